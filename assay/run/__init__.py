@@ -1,0 +1,1 @@
+"""The story of one run, and the only room that writes in `runs/`."""

@@ -1,0 +1,355 @@
+"""The Docker Engine, seen through the few verbs that a run needs.
+
+One thin layer over the SDK's low-level client: a verb is one request (the high-level client inspects after each),
+answers are typed, and every failure becomes an `EngineError` that names the verb and the container.
+What of the engine's streams can be trusted was measured on Docker 20.10 (API 1.41): the log followed live may lose
+the tail of a burst, so the record is completed from one whole read without follow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import docker.errors
+import requests.exceptions
+from docker import APIClient
+
+from assay.model.errors import EngineError, EngineUnavailable
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+LABEL = "assay"
+"""Every container, image, volume and network of ours carries this label."""
+
+HUGE_LOG = {"max-size": "1000g"}
+"""Rotation would lose output, and `-1` is refused by the engine at start (20.10)."""
+
+CALL_SECONDS = 120
+"""Clock of one request; streams clear it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A container to create; only what is said here differs from a closed default.
+
+    Attributes:
+        image: Image id or name.
+        argv: The whole command line; the image's entrypoint is never used.
+        network: `none`, `bridge`, or `container:<id>`.
+        caps: Capabilities added after dropping all.
+        hosts: Extra lines of /etc/hosts, name to address.
+        tmpfs: Mount point to options.
+        volumes: Mount point to (volume name, `ro` or `rw`).
+        stdin: Keep standard input open for one client.
+        memory: In bytes; also the limit with swap.
+    """
+
+    image: str
+    argv: Sequence[str]
+    name: str
+    labels: Mapping[str, str]
+    user: str = "0:0"
+    workdir: str = "/"
+    env: Mapping[str, str] = field(default_factory=dict)
+    network: str = "none"
+    caps: Sequence[str] = ()
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    dns: Sequence[str] = ()
+    dns_options: Sequence[str] = ()
+    tmpfs: Mapping[str, str] = field(default_factory=dict)
+    volumes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    stdin: bool = False
+    cpus: float | None = None
+    memory: int | None = None
+    pids: int | None = None
+    storage: int | None = None
+    seccomp: str | None = None
+    init: bool = True
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+    stop_signal: str | None = None
+
+
+class Engine:
+    """One Docker Engine. Safe to use from several threads.
+
+    Args:
+        api: A connected low-level client.
+    """
+
+    def __init__(self, api: APIClient) -> None:
+        self.api = api
+
+    @classmethod
+    def connect(cls) -> Engine:
+        """Connect as the environment says (`DOCKER_HOST` and its companions, else the local socket).
+
+        Raises:
+            EngineUnavailable: Nothing answers; the message says how to start one.
+        """
+        from docker.utils import kwargs_from_env
+
+        where = "the local socket"
+        try:
+            settings = kwargs_from_env()
+            where = settings.get("base_url", where)
+            api = APIClient(version="auto", timeout=CALL_SECONDS, max_pool_size=64, **settings)
+            api.ping()
+        except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
+            cause = _plain(error)
+            hint = (
+                "your user may not use it: add it to the group docker, or run as root"
+                if "permission denied" in cause.lower()
+                else "start it (as root: systemctl start docker, or dockerd), or set DOCKER_HOST"
+            )
+            msg = f"no Docker Engine answers at {where}: {cause}; {hint}"
+            raise EngineUnavailable(msg) from None
+        return cls(api)
+
+    def version(self) -> dict[str, Any]:
+        """The engine's own account of itself."""
+        with _failing("version", ""):
+            return cast("dict[str, Any]", self.api.version())
+
+    def info(self) -> dict[str, Any]:
+        """Drivers, quotas and resources of the engine's host."""
+        with _failing("info", ""):
+            return cast("dict[str, Any]", self.api.info())
+
+    # -- containers ---------------------------------------------------------------------------------------------
+
+    def create(self, spec: Spec) -> str:
+        """Create a container and return its id. Nothing runs yet."""
+        security = ["no-new-privileges:true"]
+        if spec.seccomp:
+            security.append(f"seccomp={spec.seccomp}")
+        with _failing("create", spec.name):
+            host = self.api.create_host_config(
+                init=spec.init,
+                network_mode=spec.network,
+                cap_drop=["ALL"],
+                cap_add=list(spec.caps) or None,
+                security_opt=security,
+                extra_hosts=dict(spec.hosts) or None,
+                dns=list(spec.dns) or None,
+                dns_opt=list(spec.dns_options) or None,
+                tmpfs=dict(spec.tmpfs) or None,
+                binds={name: {"bind": path, "mode": mode} for path, (name, mode) in spec.volumes.items()} or None,
+                nano_cpus=int(spec.cpus * 1e9) if spec.cpus else None,
+                mem_limit=spec.memory,
+                memswap_limit=spec.memory,
+                pids_limit=spec.pids,
+                storage_opt={"size": str(spec.storage)} if spec.storage else None,
+                sysctls=dict(spec.sysctls) or None,
+                restart_policy={"Name": "no"},
+                log_config={"Type": "json-file", "Config": HUGE_LOG},
+            )
+            config = self.api.create_container_config(
+                spec.image,
+                list(spec.argv),
+                user=spec.user,
+                working_dir=spec.workdir,
+                environment=dict(spec.env),
+                labels={LABEL: "1", **spec.labels},
+                entrypoint=[],
+                stdin_open=spec.stdin,
+                healthcheck={"test": ["NONE"]},
+                stop_signal=spec.stop_signal or "SIGTERM",
+                host_config=host,
+            )
+            if spec.stdin:
+                config["StdinOnce"] = True
+                config["AttachStdin"] = True
+            made = self.api.create_container_from_config(config, spec.name)
+            return str(made["Id"])
+
+    def put(self, container: str, tar: bytes | Iterable[bytes], path: str = "/") -> None:
+        """Unpack a tar stream in a container that exists; ownership and modes are kept exactly."""
+        with _failing("put files into", container):
+            self.api.put_archive(container, path, tar)
+
+    def start(self, container: str) -> None:
+        """Start a created container."""
+        with _failing("start", container):
+            self._request("POST", "/containers/{0}/start", container)
+
+    def attach_stdin(self, container: str) -> socket.socket:
+        """A socket on the container's standard input; attach before the start, close to end the input."""
+        with _failing("attach to", container):
+            stream = self.api.attach_socket(container, params={"stdin": 1, "stream": 1})
+            return cast("socket.socket", getattr(stream, "_sock", stream))
+
+    def log(self, container: str, *, follow: bool) -> Iterator[tuple[int, bytes]]:
+        """Frames of a container's output from its start: (1 stdout or 2 stderr, bytes).
+
+        With follow it is a live view that may lose the tail of a burst; without, the whole record so far.
+        """
+        with _failing("read the log of", container):
+            params = {"stdout": 1, "stderr": 1, "follow": int(follow)}
+            answer = self._request("GET", "/containers/{0}/logs", container, params=params, stream=True, timeout=None)
+        return _frames(answer)
+
+    def wait(self, container: str) -> int:
+        """Block until the container's process has ended; its exit code."""
+        with _failing("wait for", container):
+            answer = self._request("POST", "/containers/{0}/wait", container, timeout=None)
+            return int(answer.json()["StatusCode"])
+
+    def signal(self, container: str, name: str) -> None:
+        """Send a signal to the container's process; one that has ended already is left alone."""
+        try:
+            self.api.kill(container, name)
+        except docker.errors.APIError as error:
+            if error.status_code not in (404, 409):
+                msg = f"cannot signal {container[:12]}: {_plain(error)}"
+                raise EngineError(msg) from error
+
+    def inspect(self, container: str) -> dict[str, Any]:
+        """Everything the engine knows of a container."""
+        with _failing("inspect", container):
+            return cast("dict[str, Any]", self.api.inspect_container(container))
+
+    def stat(self, container: str, path: str) -> dict[str, Any] | None:
+        """Name, size, mode and link target of one path, None if it is not there. Links are not followed."""
+        try:
+            stream, stat = self.api.get_archive(container, path)
+        except docker.errors.NotFound:
+            return None
+        except docker.errors.APIError as error:
+            msg = f"cannot look at {path} in {container[:12]}: {_plain(error)}"
+            raise EngineError(msg) from error
+        close = getattr(stream, "close", None)
+        if close:
+            close()
+        return cast("dict[str, Any]", stat)
+
+    def get(self, container: str, path: str) -> Iterator[bytes]:
+        """The tar stream of a path. A link given as the path is followed by the engine: look first.
+
+        Raises:
+            EngineError: The path is not there, or the engine failed.
+        """
+        with _failing(f"read {path} of", container):
+            stream, _ = self.api.get_archive(container, path, chunk_size=1 << 20)
+        return cast("Iterator[bytes]", stream)
+
+    def changes(self, container: str) -> list[dict[str, Any]]:
+        """Paths changed against the image: `{"Path", "Kind"}`, kind 0 changed, 1 added, 2 deleted."""
+        with _failing("diff", container):
+            return cast("list[dict[str, Any]]", self.api.diff(container) or [])
+
+    def run_in(self, container: str, argv: Sequence[str], user: str = "0:0") -> tuple[int, bytes]:
+        """Run a command in a running container of our own (never an agent's); exit code and output."""
+        with _failing("exec in", container):
+            made = self.api.exec_create(container, list(argv), user=user)
+            out = self.api.exec_start(made["Id"])
+            return int(self.api.exec_inspect(made["Id"])["ExitCode"]), bytes(out)
+
+    def remove(self, container: str) -> None:
+        """Kill and remove a container with its anonymous volumes; one that is gone already is fine."""
+        try:
+            self.api.remove_container(container, force=True, v=True)
+        except docker.errors.NotFound:
+            return
+        except docker.errors.APIError as error:
+            if error.status_code == 409 and "already in progress" in str(error):
+                return
+            msg = f"cannot remove {container[:12]}: {_plain(error)}"
+            raise EngineError(msg) from error
+
+    def containers(self, labels: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+        """Our containers, running or not, that carry all these labels."""
+        wanted = [LABEL, *(f"{k}={v}" for k, v in (labels or {}).items())]
+        with _failing("list containers", ""):
+            return cast("list[dict[str, Any]]", self.api.containers(all=True, filters={"label": wanted}))
+
+    def address(self, container: str) -> str:
+        """The container's IPv4 address on its (default bridge) network.
+
+        Raises:
+            EngineError: It has none.
+        """
+        networks = self.inspect(container)["NetworkSettings"]["Networks"] or {}
+        for network in networks.values():
+            if network.get("IPAddress"):
+                return str(network["IPAddress"])
+        msg = f"container {container[:12]} has no address"
+        raise EngineError(msg)
+
+    def _request(self, method: str, path: str, container: str, **kwargs: Any) -> Any:
+        """One request without what the SDK's public verb adds to it: an inspection, joining and copying of frames."""
+        kwargs.setdefault("timeout", CALL_SECONDS)
+        answer = self.api.request(method, self.api._url(path, container), **kwargs)  # noqa: SLF001
+        self.api._raise_for_status(answer)  # noqa: SLF001
+        return answer
+
+    # -- images -------------------------------------------------------------------------------------------------
+
+    def image(self, name: str) -> dict[str, Any] | None:
+        """What the engine knows of an image, None if it is not there."""
+        try:
+            return cast("dict[str, Any]", self.api.inspect_image(name))
+        except docker.errors.ImageNotFound:
+            return None
+        except docker.errors.APIError as error:
+            msg = f"cannot look at image {name}: {_plain(error)}"
+            raise EngineError(msg) from error
+
+    def commit(self, container: str, repository: str, tag: str, labels: Mapping[str, str]) -> str:
+        """Make an image of a stopped container; its id. Volumes are left out, Cmd, Env and User are kept."""
+        conf = {"Labels": {LABEL: "1", **labels}}
+        with _failing("commit", container):
+            return str(self.api.commit(container, repository=repository, tag=tag, conf=conf)["Id"])
+
+
+def _frames(answer: Any) -> Iterator[tuple[int, bytes]]:
+    """Cut the engine's multiplexed stream: 8 bytes of header (stream id, length), then the payload."""
+    raw = answer.raw
+
+    def exactly(n: int) -> bytes | None:
+        parts, left = [], n
+        while left:
+            part = raw.read(left)
+            if not part:
+                return None
+            parts.append(part)
+            left -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    try:
+        while (head := exactly(8)) is not None:
+            stream, size = head[0], struct.unpack(">I", head[4:])[0]
+            if not size:
+                continue
+            body = exactly(size)
+            if body is None:
+                return
+            yield stream, body
+    except Exception as error:
+        if type(error).__module__.startswith(("urllib3", "requests", "http")) or isinstance(error, OSError):
+            msg = f"the engine's log stream broke: {_plain(error)}"
+            raise EngineError(msg) from error
+        raise
+    finally:
+        with contextlib.suppress(Exception):
+            answer.close()
+
+
+@contextlib.contextmanager
+def _failing(verb: str, what: str) -> Iterator[None]:
+    """Turn whatever the SDK raises into an EngineError that names the verb."""
+    try:
+        yield
+    except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
+        msg = f"the Docker Engine could not {verb} {what[:40]}".rstrip() + f": {_plain(error)}"
+        raise EngineError(msg) from error
+
+
+def _plain(error: BaseException) -> str:
+    """The engine's own words, in one line, without the SDK's wrapping."""
+    text = getattr(error, "explanation", None) or str(error)
+    return " ".join(str(text).split())[:400]

@@ -1,0 +1,1 @@
+"""Ladders: what to run next, and running it."""

@@ -1,0 +1,1 @@
+"""Scored suites for MCP servers and agents."""
