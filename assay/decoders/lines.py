@@ -1,0 +1,172 @@
+"""Lines of bytes to JSON objects, and safe looks into them: what every decoder stands on.
+
+A line may be anything: half a record, megabytes long, not UTF-8, not JSON at all. None of that raises; what cannot be
+read becomes a `Note`. Strings that come out never hold a lone surrogate, so they can always be encoded again.
+
+    for record in records(lines):
+        if isinstance(record, Note):
+            yield record
+            continue
+        match record.get("type"): ...
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from assay.model.events import Note, ToolUse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+Record = dict[str, Any]
+
+_SHOWN = 200
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_LENIENT = json.JSONDecoder(strict=False)
+
+
+def split(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    r"""Cut a stream of chunks into lines, without their `\n`; a last line that lacks one comes too.
+
+    A line may span any number of chunks; the cost is linear in its length.
+    """
+    rest: list[bytes] = []
+    for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        rest.append(first)
+        if others:
+            yield b"".join(rest)
+            yield from others[:-1]
+            rest = [others[-1]]
+    if last := b"".join(rest):
+        yield last
+
+
+def records(lines: Iterable[bytes]) -> Iterator[Record | Note]:
+    """One JSON object per line, in order; blank lines are passed over.
+
+    A line that the strict parser refuses (lone surrogates, NaN, bad UTF-8, raw control characters) but the lenient one
+    can read yields the object and then a `Note` that it was repaired; any other line yields a `Note` alone. The last
+    value of a repeated key wins.
+    """
+    strict = orjson.loads
+    for line in lines:
+        try:
+            value = strict(line)
+        except orjson.JSONDecodeError:
+            yield from _refused(line)
+            continue
+        if type(value) is dict:
+            yield value
+        else:
+            yield _unreadable(line)
+
+
+def loads(document: str | bytes) -> Any:
+    """Any JSON value, read strictly or, where that fails, leniently: for documents inside strings, session files.
+
+    Raises:
+        ValueError: Neither parser can read it.
+    """
+    try:
+        return orjson.loads(document)
+    except orjson.JSONDecodeError:
+        return _leniently(document)
+
+
+def _leniently(document: str | bytes) -> Any:
+    text = document if isinstance(document, str) else document.decode("utf-8", "replace")
+    try:
+        return _without_surrogates(_LENIENT.decode(text.strip()))
+    except RecursionError as error:
+        msg = "nested too deeply"
+        raise ValueError(msg) from error
+
+
+def _refused(line: bytes) -> Iterator[Record | Note]:
+    if not line.strip():
+        return
+    try:
+        value = _leniently(line)
+    except ValueError:
+        yield _unreadable(line)
+        return
+    if isinstance(value, dict):
+        yield value
+        yield Note("the line above was not valid JSON in UTF-8 and was repaired", "warning")
+    else:
+        yield _unreadable(line)
+
+
+def _unreadable(line: bytes) -> Note:
+    start = line[: _SHOWN * 4].decode("utf-8", "replace").strip()[:_SHOWN]
+    return Note(f"unreadable line of {len(line)} bytes: {start}", "warning")
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+    return value
+
+
+def obj(value: object) -> Record:
+    """The value if it is a JSON object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: object) -> list[Any]:
+    """The value if it is a JSON array, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def string(value: object) -> str:
+    """The value if it is a string, else the empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def count(value: object) -> int | None:
+    """The value if it is a whole number from 0 up, else None: unknown, never 0."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def money(value: object) -> float | None:
+    """The value if it is a finite number from 0 up, else None."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        return None
+    return float(value)
+
+
+class ToolLog:
+    """The tool calls of a run, in order, and how each came out."""
+
+    def __init__(self) -> None:
+        self.uses: list[ToolUse] = []
+        self._by_id: dict[str, ToolUse] = {}
+
+    def call(self, name: str, id_: str = "") -> bool:
+        """A call was seen; False if its id was known already, when only the name is brought up to date."""
+        if known := self._by_id.get(id_):
+            known.name = name or known.name
+            return False
+        use = ToolUse(name)
+        self.uses.append(use)
+        if id_:
+            self._by_id[id_] = use
+        return True
+
+    def result(self, id_: str, ok: bool | None) -> None:
+        """What the call of that id gave; a result of no known call changes nothing."""
+        if (use := self._by_id.get(id_)) and ok is not None:
+            use.ok = ok
