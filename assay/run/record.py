@@ -1,0 +1,221 @@
+"""The run directory: the only place that writes in `runs/`.
+
+run.toml is replaced whole (temporary file, fsync, rename), its state only moves forward, and once committed it is
+never written again. Streams are appended line by line. index.jsonl is a cache of the committed records: an append
+that was lost is made good by the next reader.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import tomllib
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from assay.model.errors import ConfigError, UsageError
+from assay.model.record import STATES, RunRecord, State, slug
+
+RUN_FILE = "run.toml"
+INDEX = "index.jsonl"
+
+
+def now() -> datetime:
+    """The time, aware, to the millisecond."""
+    at = datetime.now(UTC)
+    return at.replace(microsecond=at.microsecond // 1000 * 1000)
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Replace a file whole or not at all, surviving a power cut."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with part.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+class RunDir:
+    """One run's directory and its record.
+
+    Attributes:
+        path: `runs/<id>/`.
+        record: What is known so far; written by `save`.
+    """
+
+    def __init__(self, path: Path, record: RunRecord) -> None:
+        self.path, self.record = path, record
+
+    @classmethod
+    def create(cls, runs: Path, record: RunRecord) -> RunDir:
+        """Make a directory that never existed before and write the first record."""
+        runs.mkdir(parents=True, exist_ok=True)
+        at = now()
+        while True:
+            run_id = f"{at:%Y%m%dT%H%M%S}Z-{slug(record.task)}-{slug(record.agent)}-{secrets.token_hex(2)}"
+            try:
+                (runs / run_id).mkdir()
+                break
+            except FileExistsError:
+                continue
+        record.id = run_id
+        record.times.created = at
+        made = cls(runs / run_id, record)
+        made.save(State.CREATED)
+        return made
+
+    @classmethod
+    def open(cls, path: Path) -> RunDir:
+        """Read a run directory.
+
+        Raises:
+            ConfigError: There is no run record, or it cannot be read.
+        """
+        return cls(path, read_record(path))
+
+    def save(self, state: State | None = None) -> None:
+        """Write the record; with a state, move it forward.
+
+        Raises:
+            RuntimeError: The record is committed already, or the state would move back: a bug of ours.
+        """
+        import tomli_w
+
+        on_disk = self.record.state
+        if state is not None:
+            if STATES.index(state) < STATES.index(on_disk) or on_disk is State.COMMITTED:
+                msg = f"run {self.record.id} is {on_disk}, it cannot become {state}"
+                raise RuntimeError(msg)
+            self.record.state = state
+        try:
+            write_atomic(self.path / RUN_FILE, tomli_w.dumps(self.record.to_toml()).encode())
+        except BaseException:
+            self.record.state = on_disk
+            raise
+
+    def commit(self) -> None:
+        """The last write of the record, and its line in the index."""
+        self.record.times.committed = now()
+        self.save(State.COMMITTED)
+        append_index(self.path.parent, self.record)
+
+    def write(self, name: str, data: bytes | str) -> None:
+        """Write one kept file whole."""
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data)
+
+    def append(self, name: str) -> IO[bytes]:
+        """Open one kept stream for appending; unbuffered, so that each write is on its way to disk."""
+        return (self.path / name).open("ab", buffering=0)
+
+
+def read_record(path: Path) -> RunRecord:
+    """The record of a run directory.
+
+    Raises:
+        ConfigError: Missing, unreadable or not a record.
+    """
+    file = path / RUN_FILE
+    try:
+        return RunRecord.from_toml(tomllib.loads(file.read_text("utf-8")), file)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(file, "", f"cannot be read as a run record ({error})") from None
+
+
+# -- finding runs ---------------------------------------------------------------------------------------------------
+
+
+def find_run(runs: Path, name: str) -> Path:
+    """The run directory that a path, a unique prefix of its id, or `last` means.
+
+    Raises:
+        UsageError: Nothing or more than one run is meant.
+    """
+    given = Path(name)
+    if (given / RUN_FILE).is_file():
+        return given
+    names = run_names(runs)
+    if name == "last":
+        if not names:
+            msg = f"there is no run in {runs}"
+            raise UsageError(msg)
+        return runs / names[-1]
+    wanted = given.name if given.parent == runs or len(given.parts) > 1 else name
+    found = [n for n in names if n == wanted] or [n for n in names if n.startswith(wanted)]
+    if len(found) == 1:
+        return runs / found[0]
+    if not found:
+        msg = f"no run {name!r} in {runs}; `assay ls` lists them"
+        raise UsageError(msg)
+    msg = f"{name!r} means {len(found)} runs ({found[0]} … {found[-1]}); give more of the id"
+    raise UsageError(msg)
+
+
+def run_names(runs: Path) -> list[str]:
+    """Ids of all runs, oldest first."""
+    try:
+        with os.scandir(runs) as entries:
+            return sorted(e.name for e in entries if e.name[:1].isdigit() and "Z-" in e.name)
+    except FileNotFoundError:
+        return []
+
+
+# -- the index ------------------------------------------------------------------------------------------------------
+
+
+def index_line(record: RunRecord) -> bytes:
+    """The record as one line of JSON."""
+    return json.dumps(record.to_toml(), default=_iso, separators=(",", ":")).encode() + b"\n"
+
+
+def _iso(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    raise TypeError(value)
+
+
+def append_index(runs: Path, record: RunRecord) -> None:
+    """Add a committed record. One write of one line: lines of several processes never mix."""
+    with (runs / INDEX).open("ab", buffering=0) as file:
+        file.write(index_line(record))
+
+
+def all_runs(runs: Path) -> Iterator[dict[str, Any]]:
+    """Every run as plain data (see `RunRecord.to_toml`, times as ISO text), oldest first.
+
+    Committed runs come from the index; one that the index does not know is read from its directory and, if
+    committed, added to it. A directory without a readable record is passed over.
+    """
+    import orjson
+
+    indexed: dict[str, dict[str, Any]] = {}
+    try:
+        for line in (runs / INDEX).read_bytes().splitlines():
+            try:
+                entry = orjson.loads(line)
+                indexed[entry["id"]] = entry
+            except (ValueError, KeyError, TypeError):
+                continue  # torn by a full disk: its run is read from its directory
+    except FileNotFoundError:
+        pass
+    for name in run_names(runs):
+        entry = indexed.get(name)
+        if entry is None:
+            try:
+                record = read_record(runs / name)
+            except ConfigError:
+                continue
+            line = index_line(record)
+            entry = orjson.loads(line)
+            if record.state is State.COMMITTED:
+                append_index(runs, record)
+        yield entry
