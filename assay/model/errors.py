@@ -20,7 +20,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 
@@ -64,6 +64,13 @@ class ConfigError(Refused):
     def __init__(self, file: Path | str, path: str, problem: str) -> None:
         self.file, self.path, self.problem = str(file), path, problem
         super().__init__(f"{file}: {path}: {problem}" if path else f"{file}: {problem}")
+
+    @classmethod
+    def several(cls, faults: Sequence[ConfigError]) -> ConfigError:
+        """One error for all faults of a file: carries the first one's data and a line for each."""
+        error = cls(faults[0].file, faults[0].path, faults[0].problem)
+        error.args = ("\n".join(str(fault) for fault in faults),)
+        return error
 
 
 class Unmeasured(AssayError):

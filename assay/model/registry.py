@@ -6,13 +6,18 @@ Placeholders in launch lines, environment and files: `{model}`, `{effort}`, `{se
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
-EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-Host = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]+$")]
+from assay.model.errors import UsageError, did_you_mean
+from assay.model.fields import EnvName, Host, Name
+from assay.model.toml import read_toml, validate
+
+BUILT_IN = ("oracle", "nop", "script")
+"""Agents without a vendor: the task's own solution, nothing at all, one command. Their names are reserved."""
 
 
 class Table(BaseModel):
@@ -146,3 +151,134 @@ class Registry(Table):
     """The whole of agents.toml."""
 
     agents: dict[Name, Agent] = Field(default_factory=dict)
+
+    @field_validator("agents")
+    @classmethod
+    def _not_reserved(cls, agents: dict[str, Agent]) -> dict[str, Agent]:
+        for name in BUILT_IN:
+            if name in agents:
+                msg = f"{name!r} is the name of a built-in agent; call the entry something else"
+                raise ValueError(msg)
+        return agents
+
+    @property
+    def names(self) -> list[str]:
+        """Every agent that can be chosen: the entries, then the built-in ones."""
+        return [*sorted(self.agents), *BUILT_IN]
+
+    def validate_choice(self, agent: str, model: str | None = None, effort: str | None = None) -> Choice:
+        """Check an agent, a model and an effort against their entry, before anything starts.
+
+        A model that the entry does not list is allowed: it gets a warning and the agent's own effort levels.
+
+        Raises:
+            ChoiceError: Unknown agent, an effort that the model does not accept, or no model at all.
+        """
+        if agent in BUILT_IN:
+            return _built_in_choice(agent, model, effort)
+        entry = self.agents.get(agent)
+        if entry is None:
+            hint = did_you_mean(agent, self.names) or f"; known agents: {', '.join(self.names)}"
+            msg = f"unknown agent {agent!r}{hint}"
+            raise ChoiceError(msg, "agent")
+        model = model or entry.default_model
+        if not model:
+            msg = f"{agent} has no default model; name one of {', '.join(entry.models) or 'its own'}"
+            raise ChoiceError(msg, "model")
+        known = entry.models.get(model)
+        efforts = entry.efforts if known is None or known.efforts is None else known.efforts
+        if effort is not None and effort not in efforts:
+            raise ChoiceError(_effort_problem(agent, model, effort, efforts), "effort")
+        warning = None
+        if known is None:
+            hint = did_you_mean(model, entry.models)
+            warning = f"{agent} does not list the model {model!r}{hint}; going on, marked unlisted"
+        return Choice(agent, model, effort, entry, unlisted=known is None, warning=warning)
+
+
+class ChoiceError(UsageError):
+    """An agent, model or effort that cannot be used.
+
+    Args:
+        problem: What is wrong, and what to write instead.
+        key: Which of the three is wrong: agent, model or effort.
+    """
+
+    def __init__(self, problem: str, key: str) -> None:
+        self.key = key
+        super().__init__(problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An agent, model and effort that fit together.
+
+    Attributes:
+        agent: Name of the entry, or of a built-in agent.
+        model: As the vendor's CLI is told; None for a built-in agent.
+        effort: None leaves the CLI's own default.
+        entry: The agent's entry; None for a built-in agent.
+        unlisted: Whether the entry does not know this model.
+        warning: One line for the user, where there is something to say.
+    """
+
+    agent: str
+    model: str | None = None
+    effort: str | None = None
+    entry: Agent | None = None
+    unlisted: bool = False
+    warning: str | None = None
+
+    @property
+    def label(self) -> str:
+        """For a reader: agent, model and effort in one word each."""
+        return " ".join(part for part in (self.agent, self.model, self.effort) if part)
+
+
+def load_registry(project_root: Path | None = None) -> Registry:
+    """The registry that Assay brings along, with a project's own agents.toml laid over it.
+
+    A new name adds an entry. A known name overrides the keys that it gives: tables are merged, anything else is
+    replaced.
+
+    Raises:
+        ConfigError: One of the two files says something wrong.
+    """
+    built_in = built_in_file()
+    data = read_toml(built_in)
+    registry = validate(Registry, data, built_in)
+    own = project_root / "agents.toml" if project_root else None
+    if own is None or not own.exists() or own.samefile(built_in):
+        return registry
+    return validate(Registry, _merged(data, read_toml(own)), own)
+
+
+def built_in_file() -> Path:
+    """Where the registry that Assay brings along is: inside the installed package, or at the top of a checkout."""
+    package = Path(__file__).parent.parent
+    installed = package / "agents.toml"
+    return installed if installed.exists() else package.parent / "agents.toml"
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        merged[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _built_in_choice(agent: str, model: str | None, effort: str | None) -> Choice:
+    for key, value in (("model", model), ("effort", effort)):
+        if value is not None:
+            msg = f"{agent} has no {key}, {value!r} would be ignored; leave it out"
+            raise ChoiceError(msg, key)
+    return Choice(agent)
+
+
+def _effort_problem(agent: str, model: str, effort: str, efforts: list[str]) -> str:
+    who = f"{agent} {model}"
+    if not efforts:
+        return f"the effort of {who} cannot be set, {effort!r} would be ignored; leave it out"
+    hint = did_you_mean(effort, efforts)
+    return f"unknown effort {effort!r} for {who}{hint}, its CLI might silently use another; one of {', '.join(efforts)}"
