@@ -55,7 +55,8 @@ def parse_toml(raw: bytes, file: Path | str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         text = str(error)
         at = _POSITION.search(text)
-        place = f"line {at[1]}, column {at[2]}" if at and at[1] else "end of file"
+        last = raw.count(b"\n") + 1
+        place = f"line {at[1]}, column {at[2]}" if at and at[1] else f"line {last}, the end"
         said = _POSITION.sub("", text)
         what = f"{said}: the same key or table is given twice" if "overwrite" in said or "twice" in said else said
         raise ConfigError(file, place, f"not valid TOML: {what[:1].lower()}{what[1:]}") from None
