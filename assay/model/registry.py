@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from assay.model.errors import UsageError, did_you_mean
 from assay.model.fields import EnvName, Host, Name
+from assay.model.place import as_named
 from assay.model.toml import read_toml, validate
 
 BUILT_IN = ("oracle", "nop", "script")
@@ -247,7 +248,7 @@ def load_registry(project_root: Path | None = None) -> Registry:
     built_in = built_in_file()
     data = read_toml(built_in)
     registry = validate(Registry, data, built_in)
-    own = project_root / "agents.toml" if project_root else None
+    own = as_named(project_root / "agents.toml") if project_root else None
     if own is None or not own.exists() or own.samefile(built_in):
         return registry
     return validate(Registry, _merged(data, read_toml(own)), own)
