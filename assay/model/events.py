@@ -143,12 +143,17 @@ class Exit:
         stderr: The CLI's stderr as kept (bytes, at most the last MiB is needed).
         session_file: The CLI's own session file, where it was kept.
         stopped: True when the harness stopped the process (a missing terminal event is then no crash).
+        resumed: True when the CLI went on with an earlier session: what its stream counts may then include that one.
+        ended_at: When the process ended (aware, UTC); what a vendor's "resets in 34m" or "try again at 5:33 PM" is
+            counted from. None when it is not known.
     """
 
     code: int | None
     stderr: bytes = b""
     session_file: bytes | None = None
     stopped: bool = False
+    resumed: bool = False
+    ended_at: datetime | None = None
 
 
 class Decoder(Protocol):
