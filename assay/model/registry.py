@@ -100,6 +100,15 @@ class Credential(Table):
     """Dotted path in the file to what names the account; must not change when the file is copied back."""
 
 
+class ShellCall(Table):
+    """How the vendor's model asks for a shell command to be run."""
+
+    tool: str
+    """The tool's own name."""
+    input: dict[str, Any] | str
+    """Its input with `{command}` as it is or `{command_json}` quoted as JSON; a text for a free-form tool."""
+
+
 class Rehearsal(Table):
     """Which stand-in speaks this agent's API, and the placeholder that signs in to it."""
 
@@ -111,6 +120,8 @@ class Rehearsal(Table):
     """Placeholder credentials, never a real key."""
     files: dict[str, str] = {}
     """Placeholder credential or settings files."""
+    shell: list[ShellCall] = []
+    """What a script's `shell` step becomes: the first whose tool the CLI offers, else the first."""
     model: str = ""
     """Model used when a rehearsal names none."""
 

@@ -1,0 +1,130 @@
+"""The seam between the server and one vendor's API: what a request asks, and what an answer is.
+
+A protocol file (anthropic.py and its neighbours) implements `Speaker` and is listed in `server.SPEAKERS`. Everything on
+this side runs in the stand-in's own container with the standard library alone.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+Json = dict[str, Any]
+Kind = Literal["main", "subagent", "side"]
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """One HTTP request as it arrived; header names are in lower case."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes = b""
+
+    @property
+    def route(self) -> str:
+        """The path without its query."""
+        return self.path.partition("?")[0]
+
+    def json(self) -> Json:
+        """The body as a JSON object; empty where it is none."""
+        try:
+            value = json.loads(self.body or b"{}")
+        except ValueError:
+            return {}
+        return value if isinstance(value, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One HTTP answer: a whole body, or the events of a stream in the order they are sent."""
+
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    events: list[bytes] | None = None
+
+    @classmethod
+    def of(cls, value: object, status: int = 200, headers: dict[str, str] | None = None) -> Answer:
+        """A JSON answer."""
+        return cls(status, {"content-type": "application/json", **(headers or {})}, json.dumps(value).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one tool call came to, as the CLI reports it back. `error` is None where the vendor's API does not say."""
+
+    call: str
+    text: str
+    error: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request wants of the model.
+
+    Attributes:
+        kind: `main` and `subagent` requests are played from the script; a `side` request gets `answer`.
+        label: What a side request is for, as the record shows it.
+        answer: The harmless answer to a side request.
+        thread: Names the conversation; requests of one thread follow each other.
+        same: Equal for a request and its retry, different otherwise.
+        opening: The first thing the user said in this conversation.
+        last: The last message, shortened.
+        results: Tool results in the request, oldest first.
+    """
+
+    kind: Kind
+    label: str = ""
+    answer: Answer | None = None
+    thread: str = "main"
+    same: str = ""
+    opening: str = ""
+    last: str = ""
+    messages: int = 0
+    model: str = ""
+    effort: str | None = None
+    tools: tuple[str, ...] = ()
+    streaming: bool = True
+    results: tuple[Result, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call in the vendor's own terms. A text as input is a free-form call."""
+
+    id: str
+    tool: str
+    input: Json | str
+
+
+class Speaker(Protocol):
+    """One vendor's API. Stateless but for what it must remember to tell a sub-agent from the main conversation."""
+
+    def listen(self, heard: Heard) -> Asked:
+        """Say what a request wants."""
+
+    def call_id(self, serial: str, n: int) -> str:
+        """The id of the n-th call of an answer, in the vendor's shape."""
+
+    def speak(self, asked: Asked, turn: Json, calls: list[Call], serial: str) -> Answer:
+        """Put a turn that succeeds, or fails in mid-stream, into the vendor's words."""
+
+    def refuse(self, asked: Asked, turn: Json, serial: str) -> Answer:
+        """Put a turn with `status` or `limit` into the vendor's words."""
+
+
+USAGE = {"input": 100, "cached": 0, "cache_write": 0, "output": 20}
+"""Tokens of a turn that does not say."""
+
+
+def usage(turn: Json) -> dict[str, int]:
+    """A turn's tokens, in disjoint kinds."""
+    return {**USAGE, **turn.get("usage", {})}
+
+
+def shorten(text: str, most: int = 400) -> str:
+    """A text for the record: its beginning, and how much was left out."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text) - most} more characters)"
