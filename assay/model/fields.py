@@ -10,6 +10,7 @@ from assay.model.units import parse_duration, parse_size
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+EnvPattern = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
 Host = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]+$")]
 
 _NUMBER: dict[str, Any] = {"type": "number", "exclusiveMinimum": 0}

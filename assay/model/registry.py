@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from assay.model.errors import UsageError, did_you_mean
-from assay.model.fields import EnvName, Host, Name
+from assay.model.fields import EnvName, EnvPattern, Host, Name
 from assay.model.place import as_named
 from assay.model.toml import read_toml, validate
 
@@ -68,6 +68,8 @@ class Launch(Table):
     """Added when the run has no internet."""
     root_env: dict[EnvName, str] = {}
     """Added when the task says `user = "root"`."""
+    foreign_env: list[EnvPattern] = []
+    """Variables, `PREFIX_*` allowed, that would change how the CLI works and must not come from a task's image."""
     ca_env: list[EnvName] = []
     """Variables that make the CLI trust one more CA file."""
     files: dict[str, str] = {}
