@@ -1,0 +1,47 @@
+"""What all tests share: the project fixture, and the check that no test leaves a container behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.project import Project, clean_environment, leftovers
+
+MakeProject = Callable[..., Project]
+
+
+@pytest.fixture(scope="session")
+def _projects_on_the_engine() -> Iterator[dict[Path, str]]:
+    """Projects of tests that use the engine; at the end none of them may have left a container."""
+    roots: dict[Path, str] = {}
+    yield roots
+    left = leftovers(roots) if roots else {}
+    assert not left, f"containers left behind by their tests: {left}"
+
+
+@pytest.fixture
+def project(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[MakeProject]:
+    """Make a project: `project({"tasks/foo/prompt.md": "…"}).run("run", …)`."""
+    made: list[Project] = []
+    roots: dict[Path, str] = {}
+    if request.node.get_closest_marker("docker"):
+        roots = request.getfixturevalue("_projects_on_the_engine")
+
+    def make(files: Mapping[str, str | bytes] | None = None, *samples: str) -> Project:
+        number = f"-{len(made)}" if made else ""
+        home = tmp_path / f"home{number}"
+        root = tmp_path / f"project{number}"
+        home.mkdir()
+        root.mkdir()
+        here = Project(root.resolve(), clean_environment(home))
+        here.write({"assay.toml": "", **(files or {})})
+        here.sample(*samples)
+        made.append(here)
+        roots[here.root] = request.node.nodeid
+        return here
+
+    yield make
+    for here in made:
+        here.close()
