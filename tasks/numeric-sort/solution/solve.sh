@@ -1,0 +1,2 @@
+#!/bin/sh
+sort -nu numbers.txt > sorted.txt
