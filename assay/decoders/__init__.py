@@ -11,7 +11,7 @@ from assay.model.errors import UsageError, did_you_mean
 if TYPE_CHECKING:
     from assay.model.events import Decoder
 
-SHARED = frozenset({"envelope", "lines"})
+SHARED = frozenset({"ends", "envelope", "lines"})
 """Modules in this folder that decoders are made of."""
 
 
