@@ -35,6 +35,12 @@ BUILD_SECONDS = 3600
 QUIET_SECONDS = 900
 """Clock of one step that prints nothing."""
 
+LINE = 400
+"""Longer lines are kept whole and told cut."""
+
+# The builder colours what went to standard error.
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_NOISE = re.compile(r"--->|Removing intermediate|Step \d+/\d+ : (?!FROM|COPY|ADD|RUN)")
 _SETTINGS = "/opt/assay/build"
 _CA_VARIABLES = (
     "SSL_CERT_FILE",
@@ -66,6 +72,7 @@ class Recipe:
         files: The rest of the context, as bytes.
         folder: The rest of the context, as paths on this machine.
         args: Build arguments.
+        bases: Images that the Dockerfile is built on, by the name it uses, with their ids.
         labels: Labels beyond our own.
         network: `None` is the engine's default; `none` for a build that has nothing to fetch.
         hosted: Whether the build is given the host's CA bundle and proxy.
@@ -77,15 +84,21 @@ class Recipe:
     files: Mapping[str, bytes] = field(default_factory=dict)
     folder: Mapping[str, Path] = field(default_factory=dict)
     args: Mapping[str, str] = field(default_factory=dict)
+    bases: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     network: str | None = None
     hosted: bool = True
+
+    @property
+    def tag(self) -> str:
+        """The image's name."""
+        return f"{self.repository}:{self.digest()}"
 
     def digest(self) -> str:
         """Twelve hexadecimal digits that change with anything that may change the image."""
         total = hashlib.sha256()
         _feed(total, self.dockerfile, self.network or "")
-        for name, value in sorted(self.args.items()):
+        for name, value in (*sorted(self.args.items()), *sorted(self.bases.items())):
             _feed(total, name, value)
         for name, content in sorted(self.files.items()):
             _feed(total, name, hashlib.sha256(content).hexdigest())
@@ -124,24 +137,39 @@ def ca_bundle(chosen: Path | None = None) -> Path | None:
 
 
 def build_once(
-    engine: Engine, recipe: Recipe, say: Say, host: Host | None = None, *, seconds: float = BUILD_SECONDS
+    engine: Engine,
+    recipe: Recipe,
+    say: Say,
+    host: Host | None = None,
+    *,
+    first: Callable[[], object] = lambda: None,
+    seconds: float = BUILD_SECONDS,
 ) -> str:
     """The id of the recipe's image, which is built unless it is there; whoever comes second waits.
+
+    Args:
+        engine: Where to build.
+        recipe: What to build.
+        say: Is told the progress.
+        host: What of this machine the build needs.
+        first: Called only when there is something to build, before it: makes what the recipe is built on.
+        seconds: Clock of the build.
 
     Raises:
         BuildFailed: The build failed or ran out of its clock; carries the log's path.
         EngineError: The engine failed.
     """
-    digest = recipe.digest()
-    tag = f"{recipe.repository}:{digest}"
+    tag = recipe.tag
     if there := engine.image(tag):
         return str(there["Id"])
-    with only_one(f"{recipe.repository}-{digest}", recipe.title, say, seconds):
+    file_name = tag.replace("/", "_").replace(":", "-")
+    with only_one(file_name, recipe.title, say, seconds):
         if there := engine.image(tag):
             return str(there["Id"])
-        log = cache_folder("builds") / f"{recipe.repository}-{digest}.log"
+        first()
+        log = cache_folder("builds") / f"{file_name}.log"
         with log.open("wb") as kept:
-            _build(engine, recipe, tag, host or Host(None, {}), _Telling(recipe.title, kept, say, log), seconds)
+            _build(engine, recipe, host or Host(None, {}), _Telling(recipe.title, kept, say, log), seconds)
         built = engine.image(tag)
         if built is None:
             raise BuildFailed(recipe.title, "the engine reported success but has no such image", log)
@@ -193,6 +221,21 @@ def folder_context(folder: Path, leave_out: tuple[str, ...] = ()) -> dict[str, P
     return {name: folder / name for name in names if name}
 
 
+def base_images(dockerfile: str) -> list[str]:
+    """Names of the images that a Dockerfile is built on: not its own stages, and none that a variable names."""
+    stages: set[str] = {"scratch"}
+    found: list[str] = []
+    for _, words in _from_lines(dockerfile):
+        if words is None:
+            continue
+        name = words[0]
+        if name.lower() not in stages and "$" not in name and name not in found:
+            found.append(name)
+        if len(words) == 3 and words[1].lower() == "as":
+            stages.add(words[2].lower())
+    return found
+
+
 def with_host_settings(dockerfile: str) -> str:
     """Let every stage of a Dockerfile see the CA bundle that lies in the context under `.assay/`.
 
@@ -202,19 +245,28 @@ def with_host_settings(dockerfile: str) -> str:
     settings = [f"COPY .assay/ {_SETTINGS}/", f"ARG APT_CONFIG={_SETTINGS}/apt.conf"]
     settings += [f"ARG {name}={_SETTINGS}/ca.pem" for name in _CA_VARIABLES]
     lines: list[str] = []
+    for line, words in _from_lines(dockerfile):
+        lines.append(line)
+        if words is not None and words[0].lower() != "scratch":
+            lines += settings
+    return "\n".join(lines) + "\n"
+
+
+def _from_lines(dockerfile: str) -> Iterator[tuple[str, list[str] | None]]:
+    """Every line; with the one that ends a FROM instruction, the instruction's words without its flags."""
     pending = ""
     for line in dockerfile.splitlines():
-        lines.append(line)
         if not pending and not re.match(r"\s*FROM\s", line, re.IGNORECASE):
+            yield line, None
             continue
-        pending += " " + line.rstrip().removesuffix("\\")
-        if line.rstrip().endswith("\\"):
+        text = line.rstrip()
+        pending += f" {text.removesuffix(chr(92))}"
+        if text.endswith("\\"):
+            yield line, None
             continue
         words = [word for word in pending.split()[1:] if not word.startswith("--")]
         pending = ""
-        if words and words[0].lower() != "scratch":
-            lines += settings
-    return "\n".join(lines) + "\n"
+        yield line, words or None
 
 
 class _Telling:
@@ -233,9 +285,9 @@ class _Telling:
             self.line(line)
 
     def line(self, line: str) -> None:
-        """One line; empty ones and the builder's own arrows are kept but not told."""
-        clean = line.rsplit("\r", maxsplit=1)[-1].strip()
-        if clean and not clean.startswith(("--->", "Removing intermediate")):
+        """One line; empty ones and what the builder says of itself are kept but not told."""
+        clean = _COLOUR.sub("", line).rsplit("\r", maxsplit=1)[-1].strip()[:LINE]
+        if clean and not _NOISE.match(clean):
             self.last = clean
             self.say(f"{self.title}: {clean}")
 
@@ -252,19 +304,19 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text)
 
 
-def _build(engine: Engine, recipe: Recipe, tag: str, host: Host, telling: _Telling, seconds: float) -> None:
+def _build(engine: Engine, recipe: Recipe, host: Host, telling: _Telling, seconds: float) -> None:
     """Send the context and follow the build to its end.
 
     Only the classic builder is asked for: every engine has it, and it needs neither a client program nor a session.
     """
     ca = host.ca if recipe.hosted else None
     until = time.monotonic() + seconds
-    telling.say(f"{recipe.title}: building {tag}")
+    telling.say(f"{recipe.title}: building {recipe.tag}")
     with _context(recipe, ca) as context, engine_words(f"build {recipe.title}"):
         stream = engine.api.build(
             fileobj=context,
             custom_context=True,
-            tag=tag,
+            tag=recipe.tag,
             buildargs={**(host.proxies if recipe.hosted else {}), **recipe.args},
             labels={"assay": "1", "assay.title": recipe.title, **recipe.labels},
             network_mode=recipe.network,
@@ -315,7 +367,7 @@ def engine_words(verb: str) -> Iterator[None]:
 def _context(recipe: Recipe, ca: bytes | None) -> Iterator[IO[bytes]]:
     """The context as a tar file, on disk when it is large."""
     files = dict(recipe.files)
-    text = recipe.dockerfile
+    text = recipe.dockerfile.replace("@DIGEST@", recipe.digest())
     if ca is not None:
         text = with_host_settings(text)
         files[".assay/ca.pem"] = ca
@@ -328,7 +380,7 @@ def _context(recipe: Recipe, ca: bytes | None) -> Iterator[IO[bytes]]:
                     tar.add(path, name, recursive=False, filter=_as_root)
             for name, content in sorted(files.items()):
                 entry = tarfile.TarInfo(name)
-                entry.size, entry.mode = len(content), 0o644
+                entry.size, entry.mode = len(content), 0o755 if content.startswith(b"#!") else 0o644
                 tar.addfile(entry, io.BytesIO(content))
         spool.seek(0)
         yield spool
