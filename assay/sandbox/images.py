@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING
 
 from assay.model.errors import BuildFailed, Refused
 from assay.sandbox.base import BASE, ensure_image
-from assay.sandbox.build import Host, Recipe, Say, base_images, build_once, engine_words, folder_context
+from assay.sandbox.build import Say, build_once, engine_words
 from assay.sandbox.engine import Engine, NotThere, Spec
+from assay.sandbox.recipe import Host, Recipe, base_images, folder_context
 
 if TYPE_CHECKING:
     from assay.model.registry import Agent
