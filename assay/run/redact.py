@@ -27,7 +27,7 @@ def forms(secret: str) -> set[bytes]:
         # The first and last characters of an encoding also depend on the neighbours, so only the inner ones are sure.
         encoded = base64.b64encode(bytes(shift) + plain)
         first = (0, 2, 3)[shift]
-        last = len(encoded) - (0, 4, 4)[(len(plain) + shift) % 3]
+        last = len(encoded) - (0, 3, 2)[(len(plain) + shift) % 3]
         inner = encoded[first:last]
         if len(inner) >= SHORTEST:
             found.add(inner)

@@ -11,20 +11,24 @@ import io
 import os
 import stat
 import tarfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from assay.model.errors import EngineError
 
 BLOCK = 512
+LONGEST_EXTENSION = 1 << 20
 
 REGULAR, HARD, SYMLINK, CHAR, BLOCK_DEVICE, DIRECTORY, FIFO = b"0", b"1", b"2", b"3", b"4", b"5", b"6"
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One header of a tar stream. Names are bytes: what a container holds need not be UTF-8."""
+    """One entry of a tar stream. Names are bytes: what a container holds need not be UTF-8.
+
+    `raw` is its header as it came, extensions included, so that a stream can be passed on exactly.
+    """
 
     name: bytes
     type: bytes
@@ -34,19 +38,23 @@ class Member:
     size: int
     mtime: float
     link: bytes
+    raw: bytes
+
+    @property
+    def padding(self) -> bytes:
+        """What follows the content up to the next block."""
+        return bytes(-self.size % BLOCK)
 
 
 class TarReader:
-    """Walk a tar stream (ustar, pax and GNU long names) once, seeing each chunk as it passes.
+    """Walk a tar stream (ustar, pax and GNU long names) once.
 
     Args:
         chunks: The stream.
-        passing: Called with the bytes of every header and content as they are consumed, in order.
     """
 
-    def __init__(self, chunks: Iterable[bytes], passing: Callable[[bytes], object] = lambda _: None) -> None:
+    def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)
-        self._passing = passing
         self._buffer = bytearray()
         self._pos = 0
         self._left = 0
@@ -55,29 +63,37 @@ class TarReader:
     def __iter__(self) -> Iterator[Member]:
         """Yield each member; its content may be read with `content()` before the next one is asked for."""
         pax: dict[str, bytes] = {}
+        raw: list[bytes] = []
         while True:
             for _ in self.content():
                 pass
             head = self._take(BLOCK, or_end=True)
             if head is None or head[0] == 0:
                 return
+            raw.append(head)
             size, kind = _number(head[124:136]), head[156:157]
             if kind in (b"x", b"g", b"L", b"K"):
+                if size > LONGEST_EXTENSION:
+                    msg = "the engine sent a tar header that is too long to be one"
+                    raise EngineError(msg)
                 data = self._take(size + -size % BLOCK) or b""
+                raw.append(data)
                 _extend(pax, kind, data[:size])
                 continue
-            member = _member(head, size, kind, pax)
-            pax = {}
-            if member.type == REGULAR:
-                self._left, self._pad = member.size, -member.size % BLOCK
+            member = _member(head, size, kind, pax, b"".join(raw))
+            pax, raw = {}, []
+            self._left, self._pad = member.size, -member.size % BLOCK
             yield member
 
     def content(self) -> Iterator[bytes]:
         """The rest of the current member's content, in chunks."""
         while self._left:
-            part = self._some(self._left)
-            self._left -= len(part)
-            yield part
+            while len(self._buffer) == self._pos:
+                self._need()
+            data = bytes(memoryview(self._buffer)[self._pos : self._pos + self._left])
+            self._pos += len(data)
+            self._left -= len(data)
+            yield data
         if self._pad:
             self._take(self._pad)
             self._pad = 0
@@ -92,26 +108,18 @@ class TarReader:
         self._buffer += chunk
         return True
 
+    def _need(self) -> None:
+        if not self._fill():
+            msg = "the engine's tar stream ended in the middle of a file"
+            raise EngineError(msg)
+
     def _take(self, n: int, *, or_end: bool = False) -> bytes | None:
+        if or_end and len(self._buffer) == self._pos and not self._fill():
+            return None
         while len(self._buffer) - self._pos < n:
-            if not self._fill():
-                if or_end and len(self._buffer) == self._pos:
-                    return None
-                msg = "the engine's tar stream ended in the middle of a file"
-                raise EngineError(msg)
+            self._need()
         data = bytes(memoryview(self._buffer)[self._pos : self._pos + n])
         self._pos += n
-        self._passing(data)
-        return data
-
-    def _some(self, most: int) -> bytes:
-        while len(self._buffer) == self._pos:
-            if not self._fill():
-                msg = "the engine's tar stream ended in the middle of a file"
-                raise EngineError(msg)
-        data = bytes(memoryview(self._buffer)[self._pos : self._pos + most])
-        self._pos += len(data)
-        self._passing(data)
         return data
 
 
@@ -143,7 +151,7 @@ def _extend(pax: dict[str, bytes], kind: bytes, data: bytes) -> None:
             data = data[int(length) :]
 
 
-def _member(head: bytes, size: int, kind: bytes, pax: dict[str, bytes]) -> Member:
+def _member(head: bytes, size: int, kind: bytes, pax: dict[str, bytes], raw: bytes) -> Member:
     name = pax.get("path")
     if name is None:
         prefix = head[345:500].rstrip(b"\0") if head[257:263] == b"ustar\0" else b""
@@ -161,6 +169,7 @@ def _member(head: bytes, size: int, kind: bytes, pax: dict[str, bytes]) -> Membe
         size=size if kind == REGULAR else 0,
         mtime=float(pax["mtime"]) if "mtime" in pax else float(_number(head[136:148])),
         link=pax.get("linkpath", head[157:257].split(b"\0", 1)[0]),
+        raw=raw,
     )
 
 
@@ -180,11 +189,16 @@ def pack(things: Iterable[Put]) -> bytes:
 
     List every parent directory whose owner matters: one that is missing is made root's.
     """
+    return b"".join([*members(things), END])
+
+
+def members(things: Iterable[Put]) -> Iterator[bytes]:
+    """The same without the end mark, so that others can follow."""
     out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for thing in things:
-            tar.addfile(*_header(thing))
-    return out.getvalue()
+    tar = tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115 - never closed: no end mark
+    for thing in things:
+        tar.addfile(*_header(thing))
+    yield out.getvalue()
 
 
 def _header(thing: Put) -> tuple[tarfile.TarInfo, io.BytesIO | None]:

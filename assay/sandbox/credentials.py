@@ -88,10 +88,10 @@ def secret_values(data: bytes) -> Iterator[str]:
         return
     stack: list[tuple[str, object]] = [("", tree)]
     while stack:
-        key, value = stack.pop()
-        if isinstance(value, dict):
-            stack += [(str(k), v) for k, v in value.items()]
-        elif isinstance(value, list):
-            stack += [(key, v) for v in value]
-        elif isinstance(value, str) and len(value) >= 8 and any(word in key.lower() for word in SECRET_WORDS):
-            yield value
+        key, node = stack.pop()
+        if isinstance(node, dict):
+            stack += [(str(k), v) for k, v in node.items()]
+        elif isinstance(node, list):
+            stack += [(key, v) for v in node]
+        elif isinstance(node, str) and len(node) >= 8 and any(word in key.lower() for word in SECRET_WORDS):
+            yield node

@@ -20,7 +20,6 @@ from docker import APIClient
 from assay.model.errors import EngineError, EngineUnavailable
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 LABEL = "assay"
@@ -40,6 +39,7 @@ class Spec:
     Attributes:
         image: Image id or name.
         argv: The whole command line; the image's entrypoint is never used.
+        env: Added to the image's own variables; None takes one of those away.
         network: `none`, `bridge`, or `container:<id>`.
         caps: Capabilities added after dropping all.
         hosts: Extra lines of /etc/hosts, name to address.
@@ -55,7 +55,7 @@ class Spec:
     labels: Mapping[str, str]
     user: str = "0:0"
     workdir: str = "/"
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str | None] = field(default_factory=dict)
     network: str = "none"
     caps: Sequence[str] = ()
     hosts: Mapping[str, str] = field(default_factory=dict)
@@ -72,6 +72,24 @@ class Spec:
     init: bool = True
     sysctls: Mapping[str, str] = field(default_factory=dict)
     stop_signal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What stands at a path in a container; `mode` in Go's bits, as the engine sends it."""
+
+    mode: int
+    size: int
+    link: str
+
+    @property
+    def is_dir(self) -> bool:
+        """Whether it is a directory itself, not a link to one."""
+        return bool(self.mode >> 31 & 1)
+
+
+class NotThere(EngineError):
+    """There is nothing at that path in the container."""
 
 
 class Engine:
@@ -177,11 +195,19 @@ class Engine:
         with _failing("start", container):
             self._request("POST", "/containers/{0}/start", container)
 
-    def attach_stdin(self, container: str) -> socket.socket:
-        """A socket on the container's standard input; attach before the start, close to end the input."""
-        with _failing("attach to", container):
+    def feed(self, container: str, data: bytes) -> None:
+        """Start a container and give it `data` on its standard input, then end the input.
+
+        Attached before the start, so that the process finds its input there from its first instruction.
+        """
+        with _failing("hand input to", container):
             stream = self.api.attach_socket(container, params={"stdin": 1, "stream": 1})
-            return cast("socket.socket", getattr(stream, "_sock", stream))
+            # The SDK keeps the response alive through this object: it must outlive the sending.
+            try:
+                self.start(container)
+                getattr(stream, "_sock", stream).sendall(data)
+            finally:
+                stream.close()
 
     def log(self, container: str, *, follow: bool) -> Iterator[tuple[int, bytes]]:
         """Frames of a container's output from its start: (1 stdout or 2 stderr, bytes).
@@ -193,11 +219,17 @@ class Engine:
             answer = self._request("GET", "/containers/{0}/logs", container, params=params, stream=True, timeout=None)
         return _frames(answer)
 
-    def wait(self, container: str) -> int:
-        """Block until the container's process has ended; its exit code."""
-        with _failing("wait for", container):
-            answer = self._request("POST", "/containers/{0}/wait", container, timeout=None)
-            return int(answer.json()["StatusCode"])
+    def wait(self, container: str, seconds: float | None = None) -> int | None:
+        """Block until the container's process has ended; its exit code, or None when the time was up first."""
+        try:
+            with _failing("wait for", container):
+                answer = self._request("POST", "/containers/{0}/wait", container, timeout=seconds)
+                return int(answer.json()["StatusCode"])
+        except EngineError as error:
+            # The SDK's transport tells a read timeout on a socket as a broken connection.
+            if seconds is not None and "timed out" in str(error).lower():
+                return None
+            raise
 
     def signal(self, container: str, name: str) -> None:
         """Send a signal to the container's process; one that has ended already is left alone."""
@@ -213,29 +245,23 @@ class Engine:
         with _failing("inspect", container):
             return cast("dict[str, Any]", self.api.inspect_container(container))
 
-    def stat(self, container: str, path: str) -> dict[str, Any] | None:
-        """Name, size, mode and link target of one path, None if it is not there. Links are not followed."""
-        try:
-            stream, stat = self.api.get_archive(container, path)
-        except docker.errors.NotFound:
-            return None
-        except docker.errors.APIError as error:
-            msg = f"cannot look at {path} in {container[:12]}: {_plain(error)}"
-            raise EngineError(msg) from error
-        close = getattr(stream, "close", None)
-        if close:
-            close()
-        return cast("dict[str, Any]", stat)
+    def get(self, container: str, path: str) -> tuple[Stat, Iterator[bytes]]:
+        """What stands at a path, and its tar stream.
 
-    def get(self, container: str, path: str) -> Iterator[bytes]:
-        """The tar stream of a path. A link given as the path is followed by the engine: look first.
+        The engine follows a link given as the path: look at `Stat.is_dir` before reading.
 
         Raises:
-            EngineError: The path is not there, or the engine failed.
+            EngineError: The engine failed; its subclass `NotThere` when there is no such path.
         """
-        with _failing(f"read {path} of", container):
-            stream, _ = self.api.get_archive(container, path, chunk_size=1 << 20)
-        return cast("Iterator[bytes]", stream)
+        try:
+            stream, stat = self.api.get_archive(container, path, chunk_size=1 << 20)
+        except docker.errors.NotFound as error:
+            msg = f"there is no {path} in {container[:12]}"
+            raise NotThere(msg) from error
+        except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
+            msg = f"the Docker Engine could not read {path} of {container[:12]}: {_plain(error)}"
+            raise EngineError(msg) from error
+        return Stat(int(stat["mode"]), int(stat["size"]), str(stat["linkTarget"])), _streaming(stream, path)
 
     def changes(self, container: str) -> list[dict[str, Any]]:
         """Paths changed against the image: `{"Path", "Kind"}`, kind 0 changed, 1 added, 2 deleted."""
@@ -337,6 +363,17 @@ def _frames(answer: Any) -> Iterator[tuple[int, bytes]]:
     finally:
         with contextlib.suppress(Exception):
             answer.close()
+
+
+def _streaming(stream: Iterator[bytes], path: str) -> Iterator[bytes]:
+    """The SDK's stream, its failures told as ours."""
+    try:
+        yield from stream
+    except Exception as error:
+        if type(error).__module__.startswith(("urllib3", "requests", "http")) or isinstance(error, OSError):
+            msg = f"the engine's stream of {path} broke: {_plain(error)}"
+            raise EngineError(msg) from error
+        raise
 
 
 @contextlib.contextmanager

@@ -1,0 +1,141 @@
+"""Follow an agent's output: write it, decode it, show it; one thread a run.
+
+Following the engine's log live is a view that may lose the tail of a burst. The record is therefore completed from
+one whole read after the process has ended, skipping what is on disk already; secrets are overwritten in place, so the
+offsets hold.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from assay.model.errors import EngineError
+from assay.model.events import Decoder, Event, Facts
+from assay.run.redact import Redactor
+from assay.sandbox.engine import Engine
+
+EVENTS = "events.jsonl"
+STDERR = "stderr.log"
+STDOUT_STREAM = 1
+
+
+class Follower(threading.Thread):
+    """Reads a container's output from its start to its end.
+
+    Args:
+        engine: Where the container is.
+        container: Its id.
+        run: The run directory; events.jsonl and stderr.log grow in it.
+        decoder: Of the agent's stream.
+        redactor: Knows the secrets.
+        on_event: Called for each event, in order.
+        on_failure: Called once if the output cannot be read or kept any more.
+
+    Attributes:
+        facts: What the stream stated; complete once the thread has ended.
+        heard: When the last output came (monotonic seconds).
+        fault: Why the decoder gave up, if it did; the bytes are kept all the same.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        container: str,
+        run: Path,
+        decoder: Decoder,
+        redactor: Redactor,
+        on_event: Callable[[Event], None],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        super().__init__(name=f"follow {container[:12]}", daemon=True)
+        self._engine, self._container, self._decoder, self._redactor = engine, container, decoder, redactor
+        self._on_event, self._on_failure = on_event, on_failure
+        self._files: dict[int, IO[bytes]] = {
+            1: (run / EVENTS).open("ab", buffering=0),
+            2: (run / STDERR).open("ab", buffering=0),
+        }
+        self._kept = {1: (run / EVENTS).stat().st_size, 2: (run / STDERR).stat().st_size}
+        self._partial: dict[int, list[bytes]] = {1: [], 2: []}
+        self._ended = threading.Event()
+        self.facts = Facts()
+        self.heard = time.monotonic()
+        self.fault: BaseException | None = None
+
+    def run(self) -> None:
+        """Follow until the process has ended and everything is kept."""
+        lines = self._lines()
+        try:
+            self._decode(lines)
+            for _ in lines:
+                pass
+        except (OSError, EngineError) as error:
+            self._on_failure(error)
+        finally:
+            for file in self._files.values():
+                file.close()
+
+    def process_ended(self) -> None:
+        """Say that the process has ended: what is in the log now is all there will be."""
+        self._ended.set()
+
+    def _decode(self, lines: Iterator[bytes]) -> None:
+        decoding = self._decoder.decode(lines)
+        try:
+            while True:
+                event = next(decoding)
+                self._on_event(event)
+        except StopIteration as end:
+            self.facts = end.value
+        except (OSError, EngineError):
+            raise
+        except Exception as error:  # noqa: BLE001 - a decoder's fault must not cost the run its output
+            self.fault = error
+
+    def _lines(self) -> Iterator[bytes]:
+        """Lines of standard output, after they were kept."""
+        try:
+            for stream, data in self._engine.log(self._container, follow=True):
+                yield from self._keep(stream, data)
+        except EngineError:
+            # Only the view broke; if the container is gone too, the whole read below says so.
+            pass
+        self._ended.wait()
+        skip = {stream: size + sum(map(len, self._partial[stream])) for stream, size in self._kept.items()}
+        for stream, data in self._engine.log(self._container, follow=False):
+            if skip.get(stream, 0) >= len(data):
+                skip[stream] -= len(data)
+                continue
+            fresh, skip[stream] = data[skip.get(stream, 0) :], 0
+            yield from self._keep(stream, fresh)
+        for stream in (2, 1):
+            if rest := b"".join(self._partial[stream]):
+                self._partial[stream] = []
+                cleaned = self._redactor.clean(rest)
+                self._files[stream].write(cleaned)
+                if stream == STDOUT_STREAM:
+                    yield cleaned
+
+    def _keep(self, stream: int, data: bytes) -> Iterator[bytes]:
+        """Write the complete lines of a chunk; yield those of standard output."""
+        self.heard = time.monotonic()
+        whole, newline, rest = data.rpartition(b"\n")
+        partial = self._partial[stream]
+        if not newline:
+            partial.append(data)
+            return
+        block = self._redactor.clean(b"".join([*partial, whole, b"\n"]))
+        partial[:] = [rest] if rest else []
+        _write_all(self._files[stream], block)
+        self._kept[stream] += len(block)
+        if stream == STDOUT_STREAM:
+            yield from block[:-1].split(b"\n")
+
+
+def _write_all(file: IO[bytes], data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]

@@ -1,0 +1,319 @@
+"""The hidden checker: run in a second container that sees the files left and its own, nothing else.
+
+No network, no process, layer or credential of the agent. Exit 0 is a pass, 1 a fail, anything else a checker-error,
+which is never a fail. The checker's folder has a name that nobody could guess, and is root's.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from assay.model.errors import EngineError
+from assay.model.outcome import Verdict
+from assay.run.job import Stop
+from assay.run.leftovers import graded_stream
+from assay.run.redact import Redactor
+from assay.sandbox import archive
+from assay.sandbox.archive import Put, TarReader
+from assay.sandbox.engine import Engine, NotThere, Spec
+
+LONGEST_OUTPUT = 8 << 20
+"""Bytes of checker output that are kept; a note says what was cut."""
+
+CAPS = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
+
+
+class Kind(StrEnum):
+    """What a checker folder holds."""
+
+    SHELL = "sh"
+    PYTHON = "py"
+    PYTEST = "pytest"
+
+    @property
+    def shown(self) -> str:
+        """As a reader knows it."""
+        return "pytest" if self is Kind.PYTEST else f"check.{self}"
+
+
+@dataclass(frozen=True, slots=True)
+class Checker:
+    """A hidden checker, ready to run.
+
+    Attributes:
+        folder: On the host; its files and modes are put in place as they are.
+        image: Id of the image it runs in.
+        workdir: Where the left files are laid.
+        replaces: The image holds files of its own in the working directory, which must not come back.
+        seconds: Its clock.
+    """
+
+    folder: Path
+    kind: Kind
+    image: str
+    workdir: str
+    seconds: float = 600
+    replaces: bool = False
+    cpus: float | None = None
+    memory: int | None = None
+    pids: int | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """What the checker said."""
+
+    verdict: Verdict
+    reason: str = ""
+    score: float | None = None
+    exit_code: int | None = None
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Grading:
+    """One checker container, from its creation to its result."""
+
+    engine: Engine
+    checker: Checker
+    name: str
+    labels: Mapping[str, str]
+    secret: str = field(default_factory=lambda: secrets.token_hex(8))
+    container: str = ""
+
+    @property
+    def _place(self) -> str:
+        return f"/checker-{self.secret}"
+
+    @property
+    def _out(self) -> str:
+        return f"/checker-{self.secret}-out"
+
+    def create(self) -> None:
+        """Make the container and put the checker in it: all that does not need the left files."""
+        checker = self.checker
+        spec = Spec(
+            image=checker.image,
+            argv=self._argv(),
+            name=self.name,
+            labels=self.labels,
+            workdir="/",
+            env={
+                **checker.env,
+                "ASSAY_CHECKER": self._place,
+                "ASSAY_SCORE": f"{self._out}/score",
+                "ASSAY_REPORT": f"{self._out}/report",
+                "ASSAY_WORKDIR": checker.workdir,
+                "HOME": "/root",
+                "PYTHONDONTWRITEBYTECODE": "1",
+            },
+            caps=CAPS,
+            cpus=checker.cpus,
+            memory=checker.memory,
+            pids=checker.pids,
+        )
+        self.container = self.engine.create(spec)
+        self.engine.put(self.container, self._files())
+
+    def run(self, left: Path, stop: Stop | None = None) -> Graded:
+        """Lay the left files of a run directory in place, run the checker, and say what it found.
+
+        Args:
+            left: The run directory.
+            stop: A hard stop ends the checker early.
+
+        Raises:
+            EngineError: The engine failed; nothing is known of the files.
+        """
+        where = f"{self._place}-left" if self.checker.replaces else posixpath.dirname(self.checker.workdir.rstrip("/"))
+        self.engine.put(self.container, graded_stream(left, self.checker.workdir), where or "/")
+        began = time.monotonic()
+        self.engine.start(self.container)
+
+        def asked() -> None:
+            if stop is not None and stop.hard:
+                self.engine.signal(self.container, "KILL")
+
+        if stop is not None:
+            stop.on_ask(asked)
+        code = self.engine.wait(self.container, self.checker.seconds)
+        if stop is not None:
+            stop.forget(asked)
+            if stop.hard:
+                return Graded(Verdict.CHECKER_ERROR, f"not graded: {stop.reason}")
+        if code is None:
+            self.engine.signal(self.container, "KILL")
+            self.engine.wait(self.container)
+        seconds = round(time.monotonic() - began, 3)
+        return self._judge(code, self._results(), seconds)
+
+    def output(self, redactor: Redactor) -> bytes:
+        """What the checker printed, both streams in order, cut at `LONGEST_OUTPUT`."""
+        parts, size = [], 0
+        for _, data in self.engine.log(self.container, follow=False):
+            size += len(data)
+            if size <= LONGEST_OUTPUT:
+                parts.append(data)
+        text = redactor.clean(b"".join(parts))
+        if size > LONGEST_OUTPUT:
+            text += b"\n[the checker printed %d bytes; the rest is not kept]\n" % size
+        return text
+
+    def remove(self) -> None:
+        """Remove the container."""
+        if self.container:
+            self.engine.remove(self.container)
+
+    # -- inside -----------------------------------------------------------------------------------------------------
+
+    def _argv(self) -> list[str]:
+        place, tools = self._place, f"{self._place}-tools"
+        command = {
+            Kind.SHELL: [f"{place}/check.sh"],
+            Kind.PYTHON: ["python3", f"{tools}/run_check.py", f"{place}/check.py"],
+            Kind.PYTEST: [
+                "pytest",
+                f"--rootdir={place}",
+                f"--confcutdir={place}",
+                f"--config-file={tools}/pytest.ini",
+                "-p",
+                "assay_report",
+                "-p",
+                "no:cacheprovider",
+                "--color=no",
+                place,
+            ],
+        }[self.checker.kind]
+        script = 'cd "$ASSAY_WORKDIR" && exec "$@"'
+        if self.checker.kind is Kind.PYTEST:
+            script = f'PYTHONPATH="{tools}" && export PYTHONPATH && {script}'
+        if self.checker.replaces:
+            # The image's own files would stand in for those that the agent deleted.
+            top = posixpath.basename(self.checker.workdir.rstrip("/"))
+            lay = f'mkdir -p "$ASSAY_WORKDIR" && cp -a "{place}-left/{top}/." "$ASSAY_WORKDIR/"'
+            script = f'rm -rf "$ASSAY_WORKDIR" 2>/dev/null; {{ {lay}; }} || exit 71; {script}'
+        return ["sh", "-c", script, "sh", *command]
+
+    def _files(self) -> bytes:
+        place = self._place.lstrip("/")
+        workdir = self.checker.workdir.strip("/")
+        parents = [workdir[:i] for i, c in enumerate(workdir) if c == "/"]
+        tools = resources.files("assay.run") / "checker_files"
+        things = [
+            *(Put(parent) for parent in parents if not self.checker.replaces),
+            Put(f"{place}-out", mode=0o700),
+            Put(f"{place}-left", mode=0o700),
+            Put(f"{place}-tools", mode=0o700),
+            Put(f"{place}-tools/pytest.ini", b"[pytest]\n", 0o600),
+            *(
+                Put(f"{place}-tools/{name}", (tools / name).read_bytes(), 0o600)
+                for name in ("assay_report.py", "run_check.py")
+            ),
+        ]
+        tree = archive.pack_tree(self.checker.folder, place, 0, skip=("Dockerfile", "__pycache__"))
+        # Last, over the folder's own mode: code that does not run as root cannot look in.
+        closed = archive.pack([Put(place, mode=0o700)])
+        return b"".join([*archive.members(things), *tree, closed])
+
+    def _results(self) -> dict[str, bytes]:
+        """The small files the checker wrote for us; nothing else is read from its container."""
+        found: dict[str, bytes] = {}
+        try:
+            _, stream = self.engine.get(self.container, self._out)
+            reader = TarReader(stream)
+            for member in reader:
+                name = member.name.rpartition(b"/")[2].decode("utf-8", "replace")
+                if member.type == archive.REGULAR and name in ("score", "report") and member.size < 1 << 20:
+                    found[name] = b"".join(reader.content())
+        except NotThere:
+            pass
+        return found
+
+    def _judge(self, code: int | None, results: Mapping[str, bytes], seconds: float) -> Graded:
+        score, odd = _score(results.get("score"))
+
+        def said(verdict: Verdict, reason: str = "") -> Graded:
+            return Graded(verdict, reason, score if verdict in (Verdict.PASS, Verdict.FAIL) else None, code, seconds)
+
+        if code is None:
+            return said(Verdict.CHECKER_ERROR, f"the checker ran longer than its {self.checker.seconds:g} s")
+        if self.checker.kind is Kind.PYTEST:
+            verdict, reason = _pytest_verdict(code, results.get("report"))
+        else:
+            verdict, reason = _exit_verdict(code, self.checker.kind)
+            if verdict is Verdict.PASS and self.checker.kind is Kind.PYTHON and "report" not in results:
+                verdict, reason = Verdict.FAIL, "something the checker loaded ended it before it had finished"
+        if odd and verdict in (Verdict.PASS, Verdict.FAIL):
+            return Graded(Verdict.CHECKER_ERROR, odd, None, code, seconds)
+        return said(verdict, reason)
+
+
+def _exit_verdict(code: int, kind: Kind) -> tuple[Verdict, str]:
+    if code == 0:
+        return Verdict.PASS, ""
+    if code == 1:
+        return Verdict.FAIL, ""
+    known = {
+        70: "check.py broke: the exception came from the checker itself" if kind is Kind.PYTHON else "",
+        71: "the left files could not be laid in place",
+        126: f"{kind.shown} cannot be executed (no run bit, or a wrong first line)",
+        127: f"{kind.shown} or a command it needs is not in the image",
+        137: "the checker was killed (out of memory?)",
+    }
+    why = known.get(code) or f"the checker exited with {code}"
+    return Verdict.CHECKER_ERROR, f"{why}; only 0 is a pass and 1 a fail"
+
+
+def _pytest_verdict(code: int, report: bytes | None) -> tuple[Verdict, str]:
+    import json
+
+    try:
+        seen: dict[str, Any] = json.loads(report) if report is not None else {}
+        counts = {key: int(seen.get(key) or 0) for key in ("passed", "failed", "skipped", "errors", "broken")}
+    except (ValueError, TypeError, AttributeError):
+        seen, counts = {}, {}
+    if not seen:
+        if code in (0, 1):
+            return Verdict.FAIL, "pytest ended before its report: something it loaded ended the process"
+        return _exit_verdict(code, Kind.PYTEST)
+    total = counts["passed"] + counts["failed"] + counts["skipped"]
+    tally = f"{counts['passed']} of {total} tests passed"
+    if counts["broken"]:
+        return Verdict.CHECKER_ERROR, "a test file of the checker could not be loaded"
+    if counts["errors"]:
+        return Verdict.FAIL, "a test file could not load what the agent should have left"
+    if code == 0:
+        return (Verdict.PASS, tally) if counts["passed"] else (Verdict.FAIL, "no test passed: all were skipped")
+    if code == 1:
+        return Verdict.FAIL, tally
+    if code == 5:
+        return Verdict.CHECKER_ERROR, "the checker holds no test"
+    return _exit_verdict(code, Kind.PYTEST)
+
+
+def _score(data: bytes | None) -> tuple[float | None, str]:
+    """The score that the checker wrote, and what is wrong with it."""
+    if data is None or not data.strip():
+        return None, ""
+    text = data.decode("utf-8", "replace").strip()
+    try:
+        value = float(text)
+    except ValueError:
+        return None, f"$ASSAY_SCORE holds {text[:40]!r}, not a number"
+    if not 0 <= value <= 1:
+        return None, f"$ASSAY_SCORE holds {text[:40]}, not a number in [0, 1]"
+    return value, ""
+
+
+def engine_failed(error: EngineError) -> Graded:
+    """The result of a grading that the engine did not let happen."""
+    return Graded(Verdict.CHECKER_ERROR, str(error))

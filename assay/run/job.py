@@ -1,0 +1,125 @@
+"""One run as it was asked for: validated, its images built, nothing started yet."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from assay.model.events import Event
+from assay.model.project import Settings
+from assay.model.record import RunRecord
+from assay.model.registry import Choice
+from assay.model.task import Task
+from assay.sandbox.credentials import Held
+
+if TYPE_CHECKING:
+    from assay.rehearsal.script import Script
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """Ids of the images a run needs.
+
+    Attributes:
+        task: The environment.
+        agent: The environment with the CLI laid over it; the same as `task` for a built-in agent.
+        checker: Where the checker runs.
+        support: Our own, with python3: the stand-in's and the environment of plain tasks.
+        fence: The sidecar's.
+        own: The task brought its image: it may hold files in the working directory, variables and volumes.
+        env: Variables of the image that must not reach the agent, overridden with the empty string.
+    """
+
+    task: str
+    agent: str
+    checker: str
+    support: str
+    fence: str = ""
+    own: bool = False
+    env: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What `lifecycle.perform` carries out.
+
+    Attributes:
+        command: What the built-in agent `script` runs with `sh -c`.
+        script: The rehearsal's; None for a real run.
+        fence_mode: `closed`, `open` or `sni`.
+        ca: A CA bundle that the agent is to trust beside its own (a corporate proxy's).
+    """
+
+    task: Task
+    choice: Choice
+    settings: Settings
+    images: Images
+    runs: Path
+    project: Path
+    held: Held = field(default_factory=Held)
+    script: Script | None = None
+    command: str | None = None
+    stage: str | None = None
+    rung: int | None = None
+    attempt: int = 1
+    fence_mode: str = "closed"
+    fence_backend: str = "auto"
+    ca: bytes | None = None
+
+
+class Watch(Protocol):
+    """Whoever looks on. Called from the run's threads; must not raise and must not block for long."""
+
+    def began(self, record: RunRecord) -> None:
+        """The run has a directory."""
+        ...
+
+    def event(self, record: RunRecord, event: Event) -> None:
+        """The agent said or did something."""
+        ...
+
+    def said(self, record: RunRecord, text: str) -> None:
+        """The harness has something to say about this run."""
+        ...
+
+    def ended(self, record: RunRecord) -> None:
+        """The run is committed, or given up."""
+        ...
+
+
+class Stop:
+    """Asks runs to stop: once gently, then at once.
+
+    Thread-safe and callable from a signal handler. `reason` is the first one given.
+    """
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self.hard = False
+        self._lock = threading.RLock()
+        self._calls: list[Callable[[], None]] = []
+
+    def ask(self, reason: str, *, hard: bool = False) -> None:
+        """Stop what runs; `hard` gives up snapshots and grading as well."""
+        with self._lock:
+            self.reason = self.reason or reason
+            self.hard = self.hard or hard
+            calls = list(self._calls)
+        for call in calls:
+            call()
+
+    def on_ask(self, call: Callable[[], None]) -> None:
+        """Have a function called at each `ask`, and at once if there was one already."""
+        with self._lock:
+            self._calls.append(call)
+            asked = self.reason is not None
+        if asked:
+            call()
+
+    def forget(self, call: Callable[[], None]) -> None:
+        """Undo `on_ask`."""
+        with self._lock:
+            self._calls = [known for known in self._calls if known is not call]

@@ -1,0 +1,128 @@
+"""From what was asked to a job that can start: everything is validated here, before any container."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.model.errors import CredentialMissing, UsageError
+from assay.model.project import Project
+from assay.model.registry import Choice
+from assay.model.task import Task
+from assay.run.job import Images, Job
+from assay.sandbox import credentials
+from assay.sandbox.credentials import Held
+from assay.sandbox.engine import Engine
+
+if TYPE_CHECKING:
+    from assay.rehearsal.script import Script
+
+Say = Callable[[str], None]
+
+
+def check(
+    project: Project,
+    task: Task,
+    choice: Choice,
+    *,
+    rehearse: str | None = None,
+    command: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    home: Path | None = None,
+) -> Job:
+    """A job without images: everything that can be refused without an engine.
+
+    Args:
+        project: Settings, registry, where runs are kept.
+        task: What is to be done.
+        choice: By whom.
+        rehearse: None for a real run; the path of a script, or "" for the task's own (else the canonical one).
+        command: What the built-in agent `script` runs.
+        environ: Instead of the process's own environment.
+        home: Instead of the user's home.
+
+    Raises:
+        UsageError: Something does not fit together.
+        ConfigError: A rehearsal script says something wrong.
+        CredentialMissing: A real run of a vendor's agent has none.
+    """
+    if (command is not None) != (choice.agent == "script"):
+        msg = (
+            "the agent script needs --command: what it runs with sh -c"
+            if command is None
+            else f"--command is for the agent script; {choice.agent} would ignore it"
+        )
+        raise UsageError(msg)
+    if choice.agent == "oracle" and task.solution is None:
+        msg = f"{task.path}: the agent oracle runs solution/solve.sh, and this task has no solution/"
+        raise UsageError(msg)
+    script, held = None, Held()
+    if choice.entry is None:
+        if rehearse is not None:
+            msg = f"{choice.agent} speaks to no vendor: there is nothing to rehearse; leave --rehearse out"
+            raise UsageError(msg)
+    elif rehearse is not None:
+        script, held = _rehearsal(task, choice, rehearse)
+    else:
+        held = credentials.choose(
+            choice.agent,
+            choice.entry,
+            os.environ if environ is None else environ,
+            Path.home() if home is None else home,
+        )
+    nothing = Images("", "", "", "")
+    return Job(
+        task=task,
+        choice=choice,
+        settings=project.settings(task),
+        images=nothing,
+        runs=project.runs,
+        project=project.root,
+        held=held,
+        script=script,
+        command=command,
+        fence_mode=project.fence.mode,
+        fence_backend=project.fence.backend,
+        ca=_bundle(project),
+    )
+
+
+def _rehearsal(task: Task, choice: Choice, rehearse: str) -> tuple[Script, Held]:
+    from assay.rehearsal.script import canonical, load
+
+    entry = choice.entry
+    if entry is None or entry.rehearsal is None or entry.rehearsal.api == "none":
+        msg = f"{choice.agent} cannot be rehearsed: no stand-in speaks its API"
+        raise UsageError(msg)
+    path = Path(rehearse) if rehearse else task.rehearsal_for(choice.model)
+    script = load(path) if path is not None else canonical()
+    return script, Held(env=entry.rehearsal.env)
+
+
+def _bundle(project: Project) -> bytes | None:
+    if project.ca_bundle is None:
+        return None
+    try:
+        return project.ca_bundle.read_bytes()
+    except OSError as error:
+        msg = f"defaults.ca_bundle: {project.ca_bundle} cannot be read: {error.strerror}"
+        raise UsageError(msg) from None
+
+
+def build(engine: Engine, project: Project, job: Job, say: Say) -> Job:
+    """The job with its images, built where they are missing.
+
+    Raises:
+        BuildFailed: An image cannot be had.
+        EngineError: The engine failed.
+    """
+    from assay.sandbox import images
+
+    environment = images.ensure_environment(engine, project.defaults.base_image, say)
+    return replace(job, images=Images(environment, environment, environment, environment))
+
+
+__all__ = ["CredentialMissing", "build", "check"]
