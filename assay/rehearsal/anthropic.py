@@ -6,12 +6,10 @@ it does by itself after a stream broke off.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
-from typing import Any
 
-from assay.rehearsal.protocol import Answer, Asked, Call, Heard, Json, Result, shorten, usage
+from assay.rehearsal.protocol import Answer, Asked, Call, Heard, Json, Kind, Result, shorten, usage
 
 ERROR_TYPES = {
     400: "invalid_request_error",
@@ -22,6 +20,8 @@ ERROR_TYPES = {
     429: "rate_limit_error",
     529: "overloaded_error",
 }
+CLASSES: dict[str, Kind] = {"main": "main", "subagent": "subagent", "workflow": "subagent"}
+SIDE_TURN = {"text": "Rehearsal", "usage": {"input": 0, "output": 0}}
 WINDOWS = {"five_hour": "5h", "seven_day": "7d"}
 LIMIT_TEXT = "This request would exceed your account's rate limit. Please try again later."
 TEXT_STEP, INPUT_STEP = 40, 60
@@ -29,9 +29,6 @@ TEXT_STEP, INPUT_STEP = 40, 60
 
 class Anthropic:
     """Speaks for api.anthropic.com."""
-
-    def __init__(self) -> None:
-        self._main = ""
 
     def listen(self, heard: Heard) -> Asked:
         """Say what a request wants; whatever is not a message of the agent is a side request."""
@@ -95,32 +92,37 @@ class Anthropic:
 
     def _message(self, heard: Heard, body: Json) -> Asked:
         messages = [m for m in body.get("messages") or [] if isinstance(m, dict)]
-        tools = tuple(str(t.get("name") or t.get("type")) for t in body.get("tools") or [] if isinstance(t, dict))
-        opening = _text(messages[0]) if messages else ""
-        kind, label = self._kind(heard, body, tools)
-        asked = {
-            "label": label,
-            "thread": "main" if kind == "main" else hashlib.sha1(opening.encode(), usedforsecurity=False).hexdigest(),
-            "same": _digest(messages),
-            "opening": opening,
-            "last": shorten(_text(messages[-1])) if messages else "",
-            "messages": len(messages),
-            "model": str(body.get("model", "")),
-            "effort": _effort(body),
-            "tools": tools,
-            "streaming": bool(body.get("stream")),
-            "results": tuple(_results(messages[-1:])),
-        }
-        ask = Asked(kind, **asked)  # type: ignore[arg-type]
+        tools = [t for t in body.get("tools") or [] if isinstance(t, dict)]
+        kind, label = _kind(heard, body, tools)
+        said = [n for n, m in enumerate(messages) if m.get("role") == "assistant"]
+        since = [m for m in messages[said[-1] + 1 if said else 0 :] if m.get("role") == "user"]
+        asked = Asked(
+            kind,
+            label,
+            thread=heard.headers.get("x-claude-code-agent-id", "subagent") if kind == "subagent" else "main",
+            same=_digest(messages),
+            opening="\n".join(_text(m) for m in messages[: said[0] if said else None] if m.get("role") == "user"),
+            last=shorten(_last(since)),
+            messages=len(messages),
+            model=str(body.get("model", "")),
+            effort=_effort(body),
+            tools=tuple(str(tool.get("name") or tool.get("type")) for tool in tools),
+            streaming=bool(body.get("stream")),
+            results=tuple(_results(since)),
+        )
         if kind != "side":
-            return ask
-        answer = self.speak(ask, {"text": "Rehearsal", "usage": {"input": 0, "output": 0}}, [], "side")
-        return Asked(kind, **{**asked, "answer": answer})  # type: ignore[arg-type]
+            return asked
+        return asked._replace(answer=self.speak(asked, SIDE_TURN, [], "side"))
 
-    def _kind(self, heard: Heard, body: Json, tools: tuple[str, ...]) -> tuple[Any, str]:
-        if not tools or body.get("max_tokens", 2) <= 1:
-            return "side", "no tools"
-        return "main", ""
+
+def _kind(heard: Heard, body: Json, tools: list[Json]) -> tuple[Kind, str]:
+    """Claude Code 2.1.332 names the class of each request; without it a request with tools is the agent's own."""
+    if tools and all(str(tool.get("type", "")).startswith("web_") for tool in tools):
+        return "side", "web tool"
+    given = heard.headers.get("x-claude-code-request-class")
+    if given is None:
+        return ("main", "") if tools and body.get("max_tokens", 2) > 1 else ("side", "no tools")
+    return CLASSES.get(given, "side"), "" if given in CLASSES else shorten(given)
 
 
 def _blocks(turn: Json, calls: list[Call]) -> list[Json]:
@@ -207,16 +209,13 @@ def _effort(body: Json) -> str | None:
     return str(effort) if effort else f"{budget} thinking tokens" if budget else None
 
 
-def _digest(messages: list[Json]) -> str:
-    """Equal for a retry: where the cache breakpoints stand may differ between two tries."""
-
-    def bare(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {k: bare(v) for k, v in value.items() if k != "cache_control"}
-        return [bare(v) for v in value] if isinstance(value, list) else value
-
-    text = json.dumps(bare(messages), sort_keys=True)
-    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+def _digest(messages: list[Json]) -> int:
+    """Equal for a retry, whose cache breakpoints may stand elsewhere; with them a text is a block, without a string."""
+    bare = [
+        [m.get("role"), [{k: v for k, v in part.items() if k != "cache_control"} for part in _parts(m.get("content"))]]
+        for m in messages
+    ]
+    return hash(json.dumps(bare, sort_keys=True))
 
 
 def _parts(content: object) -> list[Json]:
@@ -236,6 +235,13 @@ def _text(message: Json) -> str:
         else:
             texts.append(str(part.get("text", "")))
     return "\n".join(texts)
+
+
+def _last(messages: list[Json]) -> str:
+    """The newest thing said to the model: all tool results, or the last text, which stands behind the reminders."""
+    results = _results(messages)
+    texts = [str(part.get("text", "")) for m in messages[-1:] for part in _parts(m.get("content"))]
+    return "\n".join(result.text for result in results) if results else "".join(texts[-1:])
 
 
 def _results(messages: list[Json]) -> list[Result]:

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from assay.rehearsal.protocol import Asked, Call, Json, Speaker, shorten
 
@@ -21,28 +20,28 @@ FAILING = ("status", "limit", "hang", "cut", "stream_error")
 """A turn with one of these does not give the CLI an answer that it could go on from."""
 
 
-@dataclass(slots=True)
-class Play:
+class Play(NamedTuple):
     """One turn taken for one request.
 
     Attributes:
-        index: Position in the script, from 0; None beyond its end.
+        position: Position in the script, from 0; None beyond its end.
         serial: Names this turn and its repetition; ids in the answer are made of it.
+        calls: Its tool calls in the vendor's terms.
     """
 
     turn: Json
-    index: int | None
+    position: int | None
     serial: str
-    how: Literal["turn", "repeat", "beyond"] = "turn"
-    calls: list[Call] = field(default_factory=list)
+    how: Literal["turn", "repeat", "beyond"]
+    calls: list[Call]
 
 
-@dataclass(slots=True)
 class _Line:
-    """The turns of one kind and how far they were played."""
+    """Turns that are played in order, and how often the first of them was taken."""
 
-    turns: list[tuple[int, Json]]
-    taken: int = 0
+    def __init__(self, turns: list[tuple[int, Json]]) -> None:
+        self.turns = turns
+        self.taken = 0
 
 
 class Player:
@@ -57,12 +56,12 @@ class Player:
     def __init__(self, script: Json, shell: list[Json], speaker: Speaker, first: int = 0) -> None:
         self._lock = threading.Lock()
         self._speaker, self._shell = speaker, shell
-        numbered = list(enumerate(script["turns"]))
-        self._main = _Line([(n, t) for n, t in numbered if not t.get("subagent") and n >= first])
+        numbered = list(enumerate(script["turns"]))[first:]
+        self._main = _Line([(n, t) for n, t in numbered if not t.get("subagent")])
         self._subs = [_Line([pair]) for pair in numbered if pair[1].get("subagent")]
         self._final: Json = {"text": script["final"]}
         self._beyond = 0
-        self._last: dict[str, tuple[str, Play]] = {}
+        self._last: dict[str, tuple[int, Play]] = {}
         self._awaited: dict[str, Json] = {}
 
     def take(self, asked: Asked) -> tuple[Play, list[Json]]:
@@ -71,10 +70,8 @@ class Player:
             settled = self._settle(asked)
             before = self._last.get(asked.thread)
             if before and before[0] == asked.same and not any(key in before[1].turn for key in FAILING):
-                play = before[1]
-                return Play(play.turn, play.index, play.serial, "repeat", play.calls), settled
+                return before[1]._replace(how="repeat"), settled
             play = self._next(asked)
-            play.calls = self._calls(play, asked)
             for call, step in zip(play.calls, play.turn.get("calls", []), strict=True):
                 if "expect" in step or "fails" in step:
                     self._awaited[call.id] = step
@@ -91,19 +88,20 @@ class Player:
                 line.taken += 1
                 if line.taken <= turn.get("times", 1):
                     again = f"r{line.taken}" if line.taken > 1 else ""
-                    return Play(turn, index, f"{index + 1:03d}{again}")
+                    serial = f"{index + 1:03d}{again}"
+                    return Play(turn, index, serial, "turn", self._calls(turn, serial, asked.tools))
                 line.turns.pop(0)
                 line.taken = 0
         self._beyond += 1
-        return Play(self._final, None, f"end{self._beyond:03d}", "beyond")
+        return Play(self._final, None, f"end{self._beyond:03d}", "beyond", [])
 
-    def _calls(self, play: Play, asked: Asked) -> list[Call]:
+    def _calls(self, turn: Json, serial: str, offered: tuple[str, ...]) -> list[Call]:
         calls = []
-        for n, step in enumerate(play.turn.get("calls", [])):
+        for n, step in enumerate(turn.get("calls", [])):
             tool, given = step.get("tool"), step.get("input", {})
             if "shell" in step:
-                tool, given = self._shell_call(step["shell"], asked.tools)
-            calls.append(Call(self._speaker.call_id(play.serial, n), tool, given))
+                tool, given = self._shell_call(step["shell"], offered)
+            calls.append(Call(self._speaker.call_id(serial, n), tool, given))
         return calls
 
     def _shell_call(self, command: str, offered: tuple[str, ...]) -> tuple[str, Json | str]:

@@ -16,42 +16,41 @@ Read on the host with `load`; the server gets `Script.plain()`, which needs noth
 
 from __future__ import annotations
 
-import re
-import tomllib
+import json
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from assay.model.errors import ConfigError, did_you_mean
+from assay.model.fields import Duration
+from assay.model.registry import Table
+from assay.model.toml import parse_toml, read_toml, validate
 
-UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 CANONICAL = "canonical.toml"
 
 
-def _seconds(value: object) -> object:
-    """Seconds of a number or of a text such as `200ms`, `1.5s`, `2h`."""
-    if isinstance(value, str) and (found := re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", value)):
-        return float(found[1]) * UNITS[found[2]]
-    if isinstance(value, str):
-        msg = f"{value!r} is no duration: write seconds, or a number with ms, s, m, h or d"
-        raise ValueError(msg)
-    return value
-
-
 def _listed(value: object) -> object:
-    return value if isinstance(value, list) else [value]
+    return [value] if isinstance(value, str) else value
 
 
-Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0, le=366 * 86400)]
+def _worded(value: object) -> object:
+    return {"message": value} if isinstance(value, str) else value
+
+
+def _tool_input(value: object) -> object:
+    msg = "must be a table or a text, of texts, numbers, booleans, lists and tables"
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        raise ValueError(msg) from None
+    if isinstance(value, dict | str):
+        return value
+    raise ValueError(msg)
+
+
 Texts = Annotated[list[str], BeforeValidator(_listed)]
-
-
-class Table(BaseModel):
-    """A table of a script: unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+ToolInput = Annotated[Any, AfterValidator(_tool_input), WithJsonSchema({"type": ["object", "string"]})]
 
 
 class Usage(Table):
@@ -70,7 +69,7 @@ class Usage(Table):
 class Limit(Table):
     """The vendor's usage limit is reached."""
 
-    resets_in: Seconds = 3600.0
+    resets_in: Duration = 3600.0
     """How long from the answer until the window opens again."""
     window: Literal["five_hour", "seven_day"] = "five_hour"
     """Which window of the subscription is used up."""
@@ -85,6 +84,9 @@ class ErrorWords(Table):
     """What the server says."""
 
 
+Error = Annotated[ErrorWords, BeforeValidator(_worded)]
+
+
 class Call(Table):
     """One tool call: a `shell` command, or one `tool` of the vendor with its `input`."""
 
@@ -92,7 +94,7 @@ class Call(Table):
     """A command, run through whatever tool the CLI has for that."""
     tool: str | None = None
     """A tool by the vendor's own name; the script then plays on that vendor's CLI only."""
-    input: dict[str, Any] | str | None = None
+    input: ToolInput | None = None
     """The vendor's own input of `tool`."""
     expect: Texts | None = None
     """Texts that the result must contain."""
@@ -121,13 +123,13 @@ class Turn(Table):
     """One command or several, all in one message."""
     tool: str | None = None
     """One tool by the vendor's own name."""
-    input: dict[str, Any] | str | None = None
+    input: ToolInput | None = None
     """The vendor's own input of `tool`."""
     expect: Texts | None = None
     """What the results must contain: one text for each call, in order."""
     fails: bool | None = None
     """Whether the results must be tool errors (true) or must not be (false)."""
-    call: list[Call] = []
+    call: list[Call] = Field(default_factory=list)
     """Tool calls written as tables of their own, after those of `shell` and `tool`."""
     stop: Literal["refusal", "max_tokens"] | None = None
     """Why the model stops, if not of its own will."""
@@ -135,25 +137,25 @@ class Turn(Table):
     """Tokens of this answer."""
     status: int | None = Field(None, ge=400, le=599)
     """An HTTP error instead of an answer."""
-    error: ErrorWords | str | None = None
+    error: Error | None = None
     """What goes with `status`: a text, or the vendor's own type and message."""
-    retry_after: Seconds | None = None
+    retry_after: Duration | None = None
     """How long the CLI is told to wait before it tries again; goes with `status`."""
-    headers: dict[str, str] = {}
+    headers: dict[str, str] = Field(default_factory=dict)
     """More HTTP headers of the answer."""
     limit: Limit | None = None
     """The usage limit, as the vendor reports it."""
     hang: Literal["before", "mid-stream"] | None = None
     """Go silent before the answer or in the middle of it."""
-    hold: Seconds | None = None
+    hold: Duration | None = None
     """How long a `hang` lasts before the connection is closed; until the client gives up, if left out."""
     cut: Literal["before", "mid-stream"] | None = None
     """Close the connection before the answer or in the middle of it."""
-    stream_error: ErrorWords | str | None = None
+    stream_error: Error | None = None
     """An error event in a stream that began well."""
-    delay: Seconds | None = None
+    delay: Duration | None = None
     """Wait before the answer."""
-    pace: Seconds | None = None
+    pace: Duration | None = None
     """Wait after each event of the stream."""
     times: int = Field(1, ge=1, le=1_000_000)
     """For how many requests."""
@@ -209,9 +211,6 @@ class Turn(Table):
         """The form that the server reads: calls in one list, errors as tables, nothing that is not set."""
         plain = self.model_dump(exclude_none=True, exclude={"shell", "tool", "input", "expect", "fails", "call"})
         plain = {key: value for key, value in plain.items() if value not in ({}, False)}
-        for key in ("error", "stream_error"):
-            if isinstance(plain.get(key), str):
-                plain[key] = {"message": plain[key]}
         calls = [{"input": {}, **call.model_dump(exclude_none=True)} for call in self.calls()]
         return {**plain, "calls": calls} if calls else plain
 
@@ -245,55 +244,14 @@ def load(path: Path) -> Script:
     Raises:
         ConfigError: It cannot be read, is no TOML, or says something that a script cannot say.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(path, "", f"cannot be read: {error}") from None
-    return parse(text, path)
+    return validate(Script, read_toml(path), path)
 
 
 def canonical() -> Script:
     """The script that every CLI is rehearsed with when none is named."""
-    return parse(resources.files(__package__).joinpath(CANONICAL).read_text(encoding="utf-8"), CANONICAL)
+    return parse(resources.files(__package__).joinpath(CANONICAL).read_bytes(), CANONICAL)
 
 
-def parse(text: str, name: Path | str) -> Script:
-    """A script from its TOML text; `name` is how errors call the file."""
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(name, "", f"is not TOML: {error}") from None
-    try:
-        return Script.model_validate(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(name, _dotted(first["loc"]), _problem(first)) from None
-
-
-def _dotted(loc: tuple[int | str, ...]) -> str:
-    """`turn[2].usage.input`; names of alternatives, which pydantic puts in, are left out."""
-    path = ""
-    for part in loc:
-        if isinstance(part, int):
-            path += f"[{part}]"
-        elif part not in ("str", "ErrorWords", "dict[str,any]"):
-            path += f".{part}" if path else part
-    return path
-
-
-def _problem(error: Any) -> str:
-    if error["type"] == "extra_forbidden":
-        word = str(error["loc"][-1])
-        table = next((t for name, t in _TABLES.items() if name in error["loc"][:-1]), None)
-        table = table or (Turn if "turn" in error["loc"][:-1] else Script)
-        return f"unknown key {word!r}{did_you_mean(word, table.model_fields)}; it would have been ignored"
-    return str(error["msg"]).removeprefix("Value error, ")
-
-
-_TABLES: dict[str, type[Table]] = {
-    "usage": Usage,
-    "limit": Limit,
-    "call": Call,
-    "error": ErrorWords,
-    "stream_error": ErrorWords,
-}
+def parse(text: bytes, name: Path | str) -> Script:
+    """A script from TOML text; `name` is how errors call the file."""
+    return validate(Script, parse_toml(text, name), name)

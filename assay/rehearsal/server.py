@@ -32,7 +32,7 @@ SPEAKERS: dict[str, Callable[[], Speaker]] = {"anthropic": Anthropic}
 """Protocols by the name that agents.toml uses."""
 
 IDLE_SECONDS = 900
-MAX_RECORD = 256 << 20
+MAX_RECORD = 64 << 20
 SECRET_HEADER = re.compile(r"auth|api-?key|cookie|token|secret", re.IGNORECASE)
 SECRET_QUERY = re.compile(r"([?&](?:key|[a-z_]*token)=)[^&]*", re.IGNORECASE)
 
@@ -59,7 +59,7 @@ class Record:
             if self._size > MAX_RECORD:
                 return
             self._size += len(data)
-            self._file.write(data if self._size <= MAX_RECORD else b'{"full": true}\n')
+            self._file.write(data if self._size <= MAX_RECORD else b'{"n": 0, "kind": "full"}\n')
 
 
 class Server:
@@ -106,6 +106,9 @@ class Server:
                 connection.send_whole(error.status, {"connection": "close"}, b"")
         except OSError:
             pass  # the client is gone; what it was sent is in the record
+        except Exception as error:
+            self._record.write({"n": self._record.number(), "kind": "fault", "error": shorten(repr(error))})
+            raise
         finally:
             connection.close()
 
@@ -121,7 +124,7 @@ class Server:
         else:
             play, settled = self._player.take(asked)
             turn, answer = play.turn, self._words(asked, play)
-            line |= {"turn": play.index, "how": play.how, "settled": settled}
+            line |= {"turn": play.position, "how": play.how, "settled": settled}
             line["awaits"] = [
                 call.id
                 for call, step in zip(play.calls, turn.get("calls", []), strict=True)
@@ -143,8 +146,9 @@ class Server:
 
 
 def deliver(connection: Connection, heard: Heard, answer: Answer, turn: Json) -> str:
-    """Send an answer as the turn says, with its delays, hangs and cuts; `sent`, `cut` or `hung`."""
-    time.sleep(turn.get("delay", 0))
+    """Send an answer as the turn says, with its delays, hangs and cuts; `sent`, `cut`, `hung` or `gone`."""
+    if "delay" in turn and connection.gone(turn["delay"]):
+        return "gone"
     if "before" in (turn.get("hang"), turn.get("cut")):
         return _break_off(connection, turn)
     broken = "hang" in turn or "cut" in turn
@@ -160,7 +164,8 @@ def deliver(connection: Connection, heard: Heard, answer: Answer, turn: Json) ->
     events = answer.events[: max(1, len(answer.events) // 2)] if broken else answer.events
     for event in events:
         connection.send_chunk(event)
-        time.sleep(turn.get("pace", 0))
+        if "pace" in turn and connection.gone(turn["pace"]):
+            return "gone"
     if broken:
         return _break_off(connection, turn)
     connection.send_chunk(b"")

@@ -1,11 +1,8 @@
 """Starts the stand-in for a vendor's API in a container of its own, and reads what it was asked.
 
-stand_in = create(engine, image, rehearsal, script, labels)   # container, files, start: returns at once
-…                                                             # other work goes on meanwhile
-stand_in.wait_ready()
-… pin each of `stand_in.hosts` to `stand_in.address`, trust `stand_in.ca_pem` …
-report = stand_in.report()
-stand_in.stop()
+`create` returns as soon as the container was started, so that other work can go on while it comes up: its address is
+known by then. `wait_ready` waits for the line that says it listens. Each of `hosts` is to be pinned to `address`, and
+the client is to trust `ca_pem`.
 """
 
 from __future__ import annotations
@@ -14,12 +11,13 @@ import json
 import queue
 import secrets
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from assay.model.errors import AssayError, EngineError, UsageError
+from assay.model.errors import EngineError, UsageError
+from assay.rehearsal.report import Report, Request, judge, read
 from assay.rehearsal.trust import issue
 from assay.sandbox.archive import Put, TarReader, pack
 from assay.sandbox.engine import Engine, Spec
@@ -41,51 +39,16 @@ MEMORY = 256 << 20
 PIDS = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request that the stand-in was asked, as its record shows it.
-
-    Attributes:
-        kind: `main`, `subagent`, `side`, `no TLS` or `malformed`.
-        turn: Position of the turn that answered, None for a side request or beyond the script's end.
-        how: `turn`, `repeat` (the CLI asked the same once more) or `beyond` (the script was over).
-        problems: Expectations on tool results that this request showed to be unmet.
-        outcome: `sent`, `cut`, `hung`, or `gone` if the client left; None while it is being answered.
-        raw: The whole line.
-    """
-
-    kind: str
-    method: str
-    path: str
-    turn: int | None
-    how: str | None
-    model: str | None
-    effort: str | None
-    tools: tuple[str, ...]
-    status: int | None
-    problems: tuple[str, ...]
-    outcome: str | None
-    raw: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a rehearsal showed.
-
-    Attributes:
-        requests: All requests in order.
-        problems: Why the CLI did not play its part: unmet expectations, turns never reached, requests beyond the end.
-        next_turn: The turn to begin with when this conversation is resumed.
-    """
-
-    requests: list[Request]
-    problems: list[str]
-    next_turn: int
-
-
 @dataclass
 class StandIn:
-    """A stand-in that was started. Not ready before `wait_ready` has returned."""
+    """A stand-in that was started; it listens when `wait_ready` has returned.
+
+    Attributes:
+        hosts: The names to pin to `address`, an IPv4 address on the engine's default bridge.
+        ca_pem: The authority that its client must trust, for these names only.
+        turns: The script's turns in the plain form.
+        first: The turn that it began with.
+    """
 
     engine: Engine
     container: str
@@ -94,7 +57,7 @@ class StandIn:
     turns: list[dict[str, Any]]
     first: int = 0
     address: str = ""
-    _lines: queue.SimpleQueue[bytes | None] = field(default_factory=queue.SimpleQueue)
+    _began: queue.SimpleQueue[str | None] = field(default_factory=queue.SimpleQueue)
 
     def wait_ready(self, seconds: float = READY_SECONDS) -> None:
         """Block until it listens.
@@ -102,26 +65,21 @@ class StandIn:
         Raises:
             EngineError: It ended or did not listen in time; the message has what it printed. It is removed.
         """
-        said = b""
         try:
-            while not said.startswith(b"ready ") or b"\n" not in said:
-                part = self._lines.get(timeout=seconds)
-                if part is None:
-                    break
-                said += part
-            else:
-                self.address = self.engine.address(self.container)
-                return
+            problem = self._began.get(timeout=seconds)
         except queue.Empty:
-            said += b" (nothing more came in time)"
+            problem = f"it does not listen after {seconds:g} s"
+        if problem is None:
+            return
         self.stop()
-        msg = f"the stand-in did not start: {' '.join(said.decode('utf-8', 'replace').split())[-400:]}"
+        msg = f"the stand-in for the API did not start: {problem}"
         raise EngineError(msg)
 
     def requests(self) -> list[Request]:
         """What it was asked so far; also after it was stopped, until it is removed."""
         _, stream = self.engine.get(self.container, RECORD)
-        return parse_record(stream)
+        tar = TarReader(stream)
+        return read(b"".join(chunk for _ in tar for chunk in tar.content()))
 
     def report(self) -> Report:
         """Judge the rehearsal by the requests so far."""
@@ -132,14 +90,17 @@ class StandIn:
         self.engine.remove(self.container)
 
     def _listen(self) -> None:
+        """Follow its output until it says that it listens, or why not."""
+        said = b""
         try:
-            for _, data in self.engine.log(self.container, follow=True):
-                self._lines.put(data)
-                if data.startswith(b"ready "):
+            for stream, data in self.engine.log(self.container, follow=True):
+                if stream == 1 and data.startswith(b"ready "):
+                    self._began.put(None)
                     return
-        except AssayError as error:
-            self._lines.put(str(error).encode())
-        self._lines.put(None)
+                said += data
+            self._began.put(" ".join(said.decode("utf-8", "replace").split())[-400:] or "it ended without a word")
+        except EngineError as error:
+            self._began.put(str(error))
 
 
 def create(
@@ -176,20 +137,7 @@ def create(
         msg = "the script has shell steps, and the agent's entry has no rehearsal.shell that says how it runs them"
         raise UsageError(msg)
     trust = issue(rehearsal.hosts)
-    plain = script.plain()
-    config = {
-        "api": rehearsal.api,
-        "hosts": rehearsal.hosts,
-        "shell": [way.model_dump() for way in rehearsal.shell],
-        "script": plain,
-        "first": first,
-        "bodies": bodies,
-        "address": "0.0.0.0",  # noqa: S104 - its own network namespace
-        "port": 443,
-        "cert": f"{ROOT}/cert.pem",
-        "key": f"{ROOT}/key.pem",
-        "record": RECORD,
-    }
+    config = configuration(rehearsal, script, first=first, bodies=bodies)
     spec = Spec(
         image=image,
         argv=["python3", "-S", "-E", "-B", "-m", "assay.rehearsal.server", f"{ROOT}/play.json"],
@@ -203,10 +151,11 @@ def create(
         sysctls={"net.ipv4.ip_unprivileged_port_start": "0"},
     )
     container = engine.create(spec)
-    stand_in = StandIn(engine, container, tuple(rehearsal.hosts), trust.ca_pem, plain["turns"], first)
+    stand_in = StandIn(engine, container, tuple(rehearsal.hosts), trust.ca_pem, config["script"]["turns"], first)
     try:
         engine.put(container, pack(_files(config, trust.cert_pem, trust.key_pem)))
         engine.start(container)
+        stand_in.address = engine.address(container)
     except BaseException:
         stand_in.stop()
         raise
@@ -221,6 +170,23 @@ def start(
     stand_in = create(engine, image, rehearsal, script, labels, **options)
     stand_in.wait_ready()
     return stand_in
+
+
+def configuration(rehearsal: Rehearsal, script: Script, *, first: int = 0, bodies: bool = False) -> dict[str, Any]:
+    """What the server is told; addresses and paths are those of its container."""
+    return {
+        "api": rehearsal.api,
+        "hosts": rehearsal.hosts,
+        "shell": [way.model_dump() for way in rehearsal.shell],
+        "script": script.plain(),
+        "first": first,
+        "bodies": bodies,
+        "address": "0.0.0.0",  # noqa: S104 - its own network namespace
+        "port": 443,
+        "cert": f"{ROOT}/cert.pem",
+        "key": f"{ROOT}/key.pem",
+        "record": RECORD,
+    }
 
 
 APIS = ("anthropic",)
@@ -241,54 +207,3 @@ def _files(config: Mapping[str, Any], cert: bytes, key: bytes) -> list[Put]:
         Put(f"{ROOT}/key.pem", key, 0o400, USER),
         Put(f"{ROOT}/play.json", json.dumps(config).encode(), 0o644),
     ]
-
-
-def parse_record(tar: Iterable[bytes]) -> list[Request]:
-    """The requests in a record that comes as a tar stream of one file."""
-    reader = TarReader(tar)
-    data = b"".join(chunk for _ in reader for chunk in reader.content())
-    requests: dict[int, dict[str, Any]] = {}
-    # The last line may be half written while the server runs.
-    for line in data[: data.rfind(b"\n") + 1].splitlines():
-        entry = json.loads(line)
-        if "n" in entry:
-            requests.setdefault(entry["n"], {}).update(entry)
-    return [_request(entry) for _, entry in sorted(requests.items()) if "kind" in entry]
-
-
-def _request(entry: dict[str, Any]) -> Request:
-    return Request(
-        kind=entry["kind"],
-        method=entry.get("method", ""),
-        path=entry.get("path", ""),
-        turn=entry.get("turn"),
-        how=entry.get("how"),
-        model=entry.get("model"),
-        effort=entry.get("effort"),
-        tools=tuple(entry.get("tools", ())),
-        status=entry.get("status"),
-        problems=tuple(problem for settled in entry.get("settled", ()) for problem in settled["problems"]),
-        outcome=entry.get("outcome"),
-        raw=entry,
-    )
-
-
-def judge(requests: list[Request], turns: list[dict[str, Any]], first: int = 0) -> Report:
-    """Whether the CLI played its part of a script, and where a resumed conversation goes on."""
-    problems = []
-    awaited: dict[str, int] = {}
-    for request in requests:
-        for settled in request.raw.get("settled", ()):
-            turn = awaited.pop(settled["call"], None)
-            problems += [f"turn {(turn or 0) + 1}: {problem}" for problem in settled["problems"]]
-        if request.turn is not None:
-            awaited |= dict.fromkeys(request.raw.get("awaits", ()), request.turn)
-    problems += [f"turn {turn + 1}: the result of call {call} never came" for call, turn in awaited.items()]
-    played = {request.turn for request in requests if request.turn is not None}
-    unplayed = [n + 1 for n, _ in enumerate(turns) if n >= first and n not in played]
-    if unplayed:
-        problems.append(f"never reached: turn {', '.join(map(str, unplayed))}")
-    if beyond := sum(request.how == "beyond" for request in requests):
-        problems.append(f"{beyond} requests came after the script's end")
-    main = [n for n in played if not turns[n].get("subagent")]
-    return Report(requests, problems, max(main, default=first - 1) + 1)
