@@ -41,6 +41,20 @@ class Install(Table):
     """Whether the CLI needs Node at run time."""
     obtainable: bool = True
     """False where the CLI is in no package registry and its own host must be reachable."""
+    source: str = ""
+    """Where the pinned archive of a CLI that is not obtainable otherwise lies: the install lines see it as $SOURCE. Empty
+    until the first build has recorded what the vendor offered."""
+    sha512: str = ""
+    """What that archive must amount to; $SHA512 in the install lines."""
+
+
+class Mend(Table):
+    """A repair of the CLI's own files without which it does not resume."""
+
+    file: str
+    """Below home; the placeholders of launch lines and `*` for one part of the path allowed."""
+    drop_lines: list[str]
+    """Lines that contain one of these are left out."""
 
 
 class Launch(Table):
@@ -50,6 +64,8 @@ class Launch(Table):
     """First start."""
     resume: list[str] = []
     """Going on with the CLI's own session `{session}`; empty if it cannot."""
+    mend: list[Mend] = []
+    """Done before a resume, in the container that is about to start."""
     effort: list[str] = []
     """Added when an effort is chosen."""
     offline: list[str] = []
@@ -83,6 +99,8 @@ class Model(Table):
 
     efforts: list[str] | None = None
     """Levels this model accepts; None: the agent's own list. Empty: effort cannot be set."""
+    effort_in_name: bool = False
+    """The model's own name says the effort, which may be named as well; no argument is added for it."""
     usd_per_mtok: dict[Literal["input", "cached", "cache_write", "output"], float] | None = None
     """List prices in US dollars per million tokens, used where the CLI states no cost."""
 
@@ -156,8 +174,8 @@ class Agent(Table):
     state: list[str] = []
     """Paths below home that hold the CLI's session, `{session}` allowed: what a resume needs."""
     session_file: str | None = None
-    """Path of the CLI's own session file (`~/...`; `{session}` and `{workdir_dashed}` allowed): read for token counts
-    that the stream lacks."""
+    """Path of the CLI's own session file (`~/...`; `{session}`, `{workdir_dashed}` and `*` for one part of the path
+    allowed): read for token counts that the stream lacks. Where several files match, they follow each other."""
     rehearsal: Rehearsal | None = None
 
 
@@ -242,6 +260,14 @@ class Choice:
     entry: Agent | None = None
     unlisted: bool = False
     warning: str | None = None
+
+    @property
+    def effort_arguments(self) -> list[str]:
+        """What the launch line needs so that the effort holds."""
+        if self.entry is None or self.effort is None:
+            return []
+        known = self.entry.models.get(self.model or "")
+        return [] if known is not None and known.effort_in_name else self.entry.launch.effort
 
     @property
     def label(self) -> str:

@@ -125,7 +125,7 @@ def _vendor(entry: Agent, job: Job, *, offline: bool, root: bool) -> tuple[list[
     launch = entry.launch
     argv = [
         *launch.run,
-        *(launch.effort if job.choice.effort else ()),
+        *job.choice.effort_arguments,
         *(launch.offline if offline else ()),
     ]
     rehearsal = entry.rehearsal.files if entry.rehearsal is not None and job.script is not None else {}
