@@ -11,8 +11,10 @@ _BYTES = (
     | {p + "B": 1000**i for i, p in enumerate("kMGT", 1)}
     | {p + "iB": 1024**i for i, p in enumerate("KMGT", 1)}
 )
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
+LONGEST = 365 * 86400
+LARGEST = 1 << 60
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)")
 _DURATION_HINT = 'write seconds (90) or a number with ms, s, m, h or d ("30m", "1h30m")'
 _SIZE_HINT = 'write bytes (1048576) or a number with kB, MB, GB, TB, KiB, MiB, GiB or TiB ("2GiB")'
 
@@ -24,11 +26,11 @@ def parse_duration(value: object) -> float:
         ValueError: It is no duration, or not longer than nothing; the message says what to write.
     """
     seconds: float | None = None
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        seconds = float(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(min(value, LONGEST + 1))
     elif isinstance(value, str):
         text = value.strip()
-        if re.fullmatch(r"\d+(\.\d+)?", text):
+        if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
             seconds = float(text)
         elif text and not _DURATION.sub("", text):
             seconds = sum(float(number) * _SECONDS[unit] for number, unit in _DURATION.findall(text))
@@ -37,6 +39,9 @@ def parse_duration(value: object) -> float:
         raise ValueError(msg)
     if seconds <= 0:
         msg = f"a duration must be longer than nothing, not {value!r}"
+        raise ValueError(msg)
+    if seconds > LONGEST:
+        msg = f"a duration of more than {show_duration(LONGEST)} cannot be waited for; write a shorter one"
         raise ValueError(msg)
     return seconds
 
@@ -62,6 +67,9 @@ def parse_size(value: object) -> int:
         raise ValueError(msg)
     if size <= 0:
         msg = f"a size must be more than nothing, not {value!r}"
+        raise ValueError(msg)
+    if size > LARGEST:
+        msg = f"a size of more than {show_size(LARGEST)} is more than an engine can count; write a smaller one"
         raise ValueError(msg)
     return size
 
