@@ -1,0 +1,90 @@
+"""The gate of an `sni` fence: haproxy lets a connection pass to a pinned host only if its TLS hello names that host.
+
+It stands in a network namespace of its own, so that its way out is not also the agent's.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Sequence
+
+from assay.sandbox.rules import Pin
+
+LOG = "/run/fence/gate.sock"
+CONFIG = "/run/fence/haproxy.cfg"
+PID_FILE = "/run/fence/haproxy/pid"
+NOBODY = 65534
+PASSED, TURNED_AWAY = "passed", "refused"
+
+
+def config(pins: Sequence[Pin], *, ipv6: bool) -> str:
+    """The configuration of haproxy 2.6: one entrance a port, one back end a host and port."""
+    lines = [
+        "global",
+        f"  log {LOG} format raw local0",
+        "  maxconn 512",
+        "defaults",
+        "  mode tcp",
+        "  timeout connect 10s",
+        "  timeout client 1h",
+        "  timeout server 1h",
+        "  log global",
+    ]
+    for port in sorted({port for pin in pins for port in pin.ports}):
+        hosts = [(n, pin) for n, pin in enumerate(pins) if port in pin.ports]
+        lines += [
+            f"frontend port_{port}",
+            f"  bind :{port}",
+            "  tcp-request inspect-delay 5s",
+            "  tcp-request content capture req.ssl_sni len 253",
+            f'  log-format "%[var(sess.{PASSED},{TURNED_AWAY})] %[capture.req.hdr(0)]"',
+            "  acl hello req.ssl_hello_type 1",
+        ]
+        for n, pin in hosts:
+            lines.append(f"  acl host_{n} req.ssl_sni -i {pin.host}")
+            lines.append(f"  tcp-request content set-var(sess.{PASSED}) str({PASSED}) if hello host_{n}")
+            lines.append(f"  tcp-request content accept if hello host_{n}")
+        lines.append("  tcp-request content reject")
+        lines += [f"  use_backend host_{n}_{port} if host_{n}" for n, _ in hosts]
+    for n, pin in enumerate(pins):
+        addresses = [a for a in pin.addresses if ipv6 or ":" not in a]
+        for port in pin.ports:
+            lines += [f"backend host_{n}_{port}", "  balance roundrobin", "  option redispatch 1"]
+            lines += [f"  server s{k} {_bracketed(a)}:{port}" for k, a in enumerate(addresses)]
+    return "\n".join(lines) + "\n"
+
+
+def listen() -> socket.socket:
+    """The socket on which haproxy tells of each connection; reading it keeps the log bounded."""
+    log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    log.bind(LOG)
+    os.chmod(LOG, 0o666)  # noqa: S103, PTH101 (haproxy runs as nobody; nobody else lives here)
+    log.setblocking(False)
+    return log
+
+
+def start(text: str, replacing: int | None = None) -> int:
+    """Run haproxy as nobody, back once it listens; its process id. One that it replaces goes when its connections end.
+
+    Raises:
+        OSError: It would not start; the message has its own words.
+    """
+    with open(CONFIG, "w", encoding="ascii") as file:  # noqa: PTH123 (pathlib costs start-up time)
+        file.write(text)
+    argv = ["haproxy", "-D", "-q", "-f", CONFIG, "-p", PID_FILE]
+    if replacing:
+        argv += ["-sf", str(replacing)]
+    done = subprocess.run(
+        argv, user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, text=True, timeout=20, check=False
+    )
+    if done.returncode:
+        msg = f"haproxy would not start: {' '.join(done.stderr.split())[:300]}"
+        raise OSError(msg)
+    with open(PID_FILE, encoding="ascii") as file:  # noqa: PTH123
+        return int(file.read().split()[0])
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
