@@ -29,28 +29,37 @@ def command(directory: Path) -> None:
 
     from assay.model.errors import UsageError
 
-    for name, file in _tree(resources.files("assay.commands") / FILES):
+    files = list(_tree(resources.files("assay.commands") / FILES))
+    for name, _ in files:
+        for folder in (directory / name).parents:
+            if folder.exists() and not folder.is_dir():
+                msg = f"{folder}: is a file, but a folder is needed there; nothing was written"
+                raise UsageError(msg)
+    for name, file in files:
         target = directory / name
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("xb") as out:
-                out.write(file.read_bytes())
-            if target.suffix == ".sh":
-                target.chmod(0o755)
-        except FileExistsError:
-            if not target.parent.is_dir():
-                msg = f"{target.parent}: is not a folder, so {target.name} cannot be written into it"
-                raise UsageError(msg) from None
-            click.echo(f"kept     {target}")
-            continue
+            written = _write_new(target, file.read_bytes())
         except OSError as error:
             msg = f"{target}: cannot be written: {(error.strerror or str(error)).lower()}"
             raise UsageError(msg) from None
-        click.echo(f"written  {target}")
+        click.echo(f"{'written' if written else 'kept':8} {target}")
     enter = "" if directory == Path() else f"cd {directory} && "
     click.echo(
         f"\nNext, the real CLI against a script, without a key:\n  {enter}assay run tasks/count-lines --stage rehearse"
     )
+
+
+def _write_new(target: Path, content: bytes) -> bool:
+    """Write a file that is not there yet; False if something is."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with target.open("xb") as out:
+            out.write(content)
+    except FileExistsError:
+        return False
+    if target.suffix == ".sh":
+        target.chmod(0o755)
+    return True
 
 
 def _tree(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
