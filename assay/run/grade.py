@@ -11,14 +11,12 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
-from assay.model.errors import EngineError
 from assay.model.outcome import Verdict
 from assay.run.job import Stop
+from assay.run.judge import Graded, Kind, judge
 from assay.run.leftovers import graded_stream
 from assay.run.redact import Redactor
 from assay.sandbox import archive
@@ -29,19 +27,6 @@ LONGEST_OUTPUT = 8 << 20
 """Bytes of checker output that are kept; a note says what was cut."""
 
 CAPS = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
-
-
-class Kind(StrEnum):
-    """What a checker folder holds."""
-
-    SHELL = "sh"
-    PYTHON = "py"
-    PYTEST = "pytest"
-
-    @property
-    def shown(self) -> str:
-        """As a reader knows it."""
-        return "pytest" if self is Kind.PYTEST else f"check.{self}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +51,6 @@ class Checker:
     memory: int | None = None
     pids: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Graded:
-    """What the checker said."""
-
-    verdict: Verdict
-    reason: str = ""
-    score: float | None = None
-    exit_code: int | None = None
-    seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -154,7 +128,7 @@ class Grading:
             self.engine.signal(self.container, "KILL")
             self.engine.wait(self.container)
         seconds = round(time.monotonic() - began, 3)
-        return self._judge(code, self._results(), seconds)
+        return judge(self.checker.kind, code, self._results(), seconds, self.checker.seconds)
 
     def output(self, redactor: Redactor) -> bytes:
         """What the checker printed, both streams in order, cut at `LONGEST_OUTPUT`."""
@@ -237,83 +211,3 @@ class Grading:
         except NotThere:
             pass
         return found
-
-    def _judge(self, code: int | None, results: Mapping[str, bytes], seconds: float) -> Graded:
-        score, odd = _score(results.get("score"))
-
-        def said(verdict: Verdict, reason: str = "") -> Graded:
-            return Graded(verdict, reason, score if verdict in (Verdict.PASS, Verdict.FAIL) else None, code, seconds)
-
-        if code is None:
-            return said(Verdict.CHECKER_ERROR, f"the checker ran longer than its {self.checker.seconds:g} s")
-        if self.checker.kind is Kind.PYTEST:
-            verdict, reason = _pytest_verdict(code, results.get("report"))
-        else:
-            verdict, reason = _exit_verdict(code, self.checker.kind)
-            if verdict is Verdict.PASS and self.checker.kind is Kind.PYTHON and "report" not in results:
-                verdict, reason = Verdict.FAIL, "something the checker loaded ended it before it had finished"
-        if odd and verdict in (Verdict.PASS, Verdict.FAIL):
-            return Graded(Verdict.CHECKER_ERROR, odd, None, code, seconds)
-        return said(verdict, reason)
-
-
-def _exit_verdict(code: int, kind: Kind) -> tuple[Verdict, str]:
-    if code == 0:
-        return Verdict.PASS, ""
-    if code == 1:
-        return Verdict.FAIL, ""
-    known = {
-        70: "check.py broke: the exception came from the checker itself" if kind is Kind.PYTHON else "",
-        71: "the left files could not be laid in place",
-        126: f"{kind.shown} cannot be executed (no run bit, or a wrong first line)",
-        127: f"{kind.shown} or a command it needs is not in the image",
-        137: "the checker was killed (out of memory?)",
-    }
-    why = known.get(code) or f"the checker exited with {code}"
-    return Verdict.CHECKER_ERROR, f"{why}; only 0 is a pass and 1 a fail"
-
-
-def _pytest_verdict(code: int, report: bytes | None) -> tuple[Verdict, str]:
-    import json
-
-    try:
-        seen: dict[str, Any] = json.loads(report) if report is not None else {}
-        counts = {key: int(seen.get(key) or 0) for key in ("passed", "failed", "skipped", "errors", "broken")}
-    except (ValueError, TypeError, AttributeError):
-        seen, counts = {}, {}
-    if not seen:
-        if code in (0, 1):
-            return Verdict.FAIL, "pytest ended before its report: something it loaded ended the process"
-        return _exit_verdict(code, Kind.PYTEST)
-    total = counts["passed"] + counts["failed"] + counts["skipped"]
-    tally = f"{counts['passed']} of {total} tests passed"
-    if counts["broken"]:
-        return Verdict.CHECKER_ERROR, "a test file of the checker could not be loaded"
-    if counts["errors"]:
-        return Verdict.FAIL, "a test file could not load what the agent should have left"
-    if code == 0:
-        return (Verdict.PASS, tally) if counts["passed"] else (Verdict.FAIL, "no test passed: all were skipped")
-    if code == 1:
-        return Verdict.FAIL, tally
-    if code == 5:
-        return Verdict.CHECKER_ERROR, "the checker holds no test"
-    return _exit_verdict(code, Kind.PYTEST)
-
-
-def _score(data: bytes | None) -> tuple[float | None, str]:
-    """The score that the checker wrote, and what is wrong with it."""
-    if data is None or not data.strip():
-        return None, ""
-    text = data.decode("utf-8", "replace").strip()
-    try:
-        value = float(text)
-    except ValueError:
-        return None, f"$ASSAY_SCORE holds {text[:40]!r}, not a number"
-    if not 0 <= value <= 1:
-        return None, f"$ASSAY_SCORE holds {text[:40]}, not a number in [0, 1]"
-    return value, ""
-
-
-def engine_failed(error: EngineError) -> Graded:
-    """The result of a grading that the engine did not let happen."""
-    return Graded(Verdict.CHECKER_ERROR, str(error))

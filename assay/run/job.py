@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -30,7 +30,7 @@ class Images:
         support: Our own, with python3: the stand-in's and the environment of plain tasks.
         fence: The sidecar's.
         own: The task brought its image: it may hold files in the working directory, variables and volumes.
-        env: Variables of the image that must not reach the agent, overridden with the empty string.
+        env: Variables of the image that must not reach the agent, for `Spec.env`.
     """
 
     task: str
@@ -39,7 +39,7 @@ class Images:
     support: str
     fence: str = ""
     own: bool = False
-    env: dict[str, str] = field(default_factory=dict)
+    env: Mapping[str, None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

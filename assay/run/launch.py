@@ -13,6 +13,7 @@ from assay.model.registry import Agent
 from assay.run.job import Job
 from assay.sandbox import archive
 from assay.sandbox.archive import Put
+from assay.sandbox.fence import AT_ONCE
 
 HOME = "/home/agent"
 PLACE = "/opt/assay"
@@ -37,14 +38,6 @@ ROOT_CAPS = (
 )
 """Docker's default capabilities less NET_RAW, which would send frames past the fence; only for `user = "root"`."""
 
-AT_ONCE = {
-    "PIP_RETRIES": "0",
-    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-    "NPM_CONFIG_FETCH_RETRIES": "0",
-    "NPM_CONFIG_UPDATE_NOTIFIER": "false",
-}
-"""Without these, a package tool that is refused at once still tries for minutes (npm 72 s, pip 9 s)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -56,7 +49,7 @@ class Start:
     """
 
     argv: list[str]
-    env: Mapping[str, str]
+    env: Mapping[str, str | None]
     files: list[Put]
     blanks: Mapping[str, str]
     user: str
@@ -88,7 +81,13 @@ def plan(job: Job, *, ca_pem: bytes | None, offline: bool) -> Start:
         "version": entry.version if entry is not None else "",
     }
     user = "root" if root else "agent"
-    env = {**job.images.env, "HOME": HOME, "USER": user, "LANG": "C.UTF-8", **job.task.settings.env}
+    env: dict[str, str | None] = {
+        **job.images.env,
+        "HOME": HOME,
+        "USER": user,
+        "LANG": "C.UTF-8",
+        **job.task.settings.env,
+    }
     if offline:
         env |= AT_ONCE
     if entry is None:

@@ -1,13 +1,17 @@
-"""Where an agent runs: the network around it, and who answers at the vendor's address."""
+"""Where an agent runs: the fence around it, and who answers at its vendor's address."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from assay.model.outcome import Ending
+from assay.run.attempt import Attempt
 from assay.run.job import Job
-from assay.sandbox.engine import Engine
+from assay.sandbox.fence import Fence
+from assay.sandbox.pins import resolve
+from assay.sandbox.rules import Pin
 
 if TYPE_CHECKING:
     from assay.rehearsal.vendor import StandIn
@@ -22,37 +26,101 @@ class Place:
         ca_pem: Certificates the agent is to trust beside its own.
     """
 
-    network: str = "none"
-    hosts: Mapping[str, str] = field(default_factory=dict)
+    network: str
+    fence: Fence
     ca_pem: bytes | None = None
     stand_in: StandIn | None = None
 
-    def close(self) -> None:
-        """Take it down."""
+    def wait_ready(self) -> None:
+        """Block until the fence is proven and whoever answers at the vendor's address listens.
+
+        Raises:
+            FenceFailed: The fence could not be set up or proven.
+            EngineError: The engine or the stand-in failed.
+        """
+        self.fence.start()
         if self.stand_in is not None:
-            self.stand_in.stop()
+            self.stand_in.wait_ready()
+        self.fence.ready()
+
+    def watch_over(self, attempt: Attempt) -> None:
+        """End the run if its fence dies under it (it fails closed, but the agent would wait in vain)."""
+        self.fence.watch(lambda reason: attempt.cut_short(Ending.CRASHED, f"the fence failed: {reason}"))
+
+    def finish(self, attempt: Attempt) -> None:
+        """Write down what fence and stand-in saw, and take everything down."""
+        try:
+            _keep(attempt, "fence.json", self.fence.report().as_dict())
+            if self.stand_in is not None:
+                report = self.stand_in.report()
+                requests = [dict(request.raw) for request in report.requests]
+                _keep(attempt, "rehearsal.json", {"problems": report.problems, "requests": requests})
+                for problem in report.problems:
+                    attempt.say(f"rehearsal: {problem}")
+        finally:
+            try:
+                self.fence.stop()
+            finally:
+                if self.stand_in is not None:
+                    self.stand_in.stop()
 
 
-def set_up(engine: Engine, job: Job, name: str, labels: Mapping[str, str]) -> Place:
-    """Start what the agent needs around it.
+def _keep(attempt: Attempt, name: str, what: dict[str, Any]) -> None:
+    attempt.dir.write(name, attempt.redactor.clean(json.dumps(what, indent=1, default=str).encode()))
+
+
+def set_up(attempt: Attempt) -> Place:
+    """Create the surroundings, so that the agent's container can be created; not ready yet.
 
     Raises:
+        FenceFailed: A host cannot be pinned.
         EngineError: The engine failed; nothing is left behind.
     """
-    entry = job.choice.entry
+    job, engine = attempt.job, attempt.engine
+    stand_in = _stand_in(attempt)
+    try:
+        ca_pem = job.ca
+        if stand_in is not None:
+            ca_pem = stand_in.ca_pem
+            pins = [Pin(host, (stand_in.address,), private=True) for host in stand_in.hosts]
+        else:
+            pins = list(resolve(_hosts(job)))
+        fence = Fence(
+            engine,
+            job.images.fence,
+            pins,
+            job.fence_mode,
+            name=attempt.name("fence"),
+            labels={**attempt.labels, "assay.role": "fence"},
+            backend=job.fence_backend,
+        )
+        fence.create()
+    except BaseException:
+        if stand_in is not None:
+            stand_in.stop()
+        raise
+    return Place(fence.network, fence, ca_pem, stand_in)
+
+
+def _stand_in(attempt: Attempt) -> StandIn | None:
+    job, entry = attempt.job, attempt.job.choice.entry
     if job.script is None or entry is None or entry.rehearsal is None:
-        return Place(ca_pem=job.ca)
+        return None
     from assay.rehearsal import vendor
 
-    stand_in = vendor.create(
-        engine,
+    return vendor.create(
+        attempt.engine,
         job.images.support,
         entry.rehearsal,
         job.script,
-        {**labels, "assay.role": "stand-in"},
-        name=f"{name}-stand-in",
+        {**attempt.labels, "assay.role": "stand-in"},
+        name=attempt.name("stand-in"),
     )
-    place = Place("bridge", ca_pem=stand_in.ca_pem, stand_in=stand_in)
-    stand_in.wait_ready()
-    place.hosts = dict.fromkeys(stand_in.hosts, stand_in.address)
-    return place
+
+
+def _hosts(job: Job) -> list[str]:
+    """The hosts an agent may reach: its own, and those of the kind of credential in use."""
+    entry, source = job.choice.entry, job.held.source
+    if entry is None:
+        return []
+    return [*entry.hosts, *(source.hosts if source is not None else ())]

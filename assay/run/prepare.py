@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.model.errors import CredentialMissing, UsageError
+from assay.model.errors import UsageError
 from assay.model.project import Project
 from assay.model.registry import Choice
 from assay.model.task import Task
@@ -119,10 +119,24 @@ def build(engine: Engine, project: Project, job: Job, say: Say) -> Job:
         BuildFailed: An image cannot be had.
         EngineError: The engine failed.
     """
-    from assay.sandbox import images
+    from assay.sandbox import fence_image
+    from assay.sandbox.images import Builder, neutral_env
 
-    environment = images.ensure_environment(engine, project.defaults.base_image, say)
-    return replace(job, images=Images(environment, environment, environment, environment))
-
-
-__all__ = ["CredentialMissing", "build", "check"]
+    builder = Builder(engine, base=project.defaults.base_image, ca=project.ca_bundle, say=say)
+    task, choice = job.task, job.choice
+    environment = builder.environment()
+    own = builder.of_task(task.dockerfile, task.settings.image)
+    agent = builder.for_agent(own, choice.agent, choice.entry)
+    checker = own
+    if task.checker is not None and task.checker.dockerfile is not None:
+        checker = builder.of_checker(task.checker.dockerfile)
+    made = Images(
+        task=own.id,
+        agent=agent.id,
+        checker=checker.id,
+        support=environment.id,
+        fence=fence_image.ensure(engine, say, builder.host),
+        own=own.id != environment.id,
+        env=neutral_env(own, [choice.entry] if choice.entry is not None else []),
+    )
+    return replace(job, images=made)

@@ -16,24 +16,27 @@ LARGEST = 256 << 20
 
 
 def session_file(engine: Engine, agent: str, job: Job, session: str | None, start: Start | None) -> bytes | None:
-    """The newest file that the entry's `session_file` names (`*` allowed); None if there is none or it is no file."""
+    """What the entry's `session_file` names (`*` allowed); several files follow each other. None if there is none."""
     entry = job.choice.entry
     if entry is None or entry.session_file is None or not session or start is None:
         return None
     pattern = fill(entry.session_file, {**start.blanks, "session": session}).replace("~", HOME, 1)
     parts = pattern.split("/")
-    fixed = next((i for i, part in enumerate(parts) if "*" in part or "?" in part), len(parts))
-    found: tuple[float, bytes] | None = None
+    fixed = next((i for i, part in enumerate(parts) if "*" in part), len(parts))
+    found: dict[str, bytes] = {}
     try:
         _, stream = engine.get(agent, "/".join(parts[:fixed]))
         base = posixpath.dirname("/".join(parts[:fixed]))
         reader = TarReader(stream)
         for member in reader:
             path = posixpath.join(base, member.name.decode("utf-8", "replace"))
-            if member.type != archive.REGULAR or member.size > LARGEST or not fnmatch.fnmatchcase(path, pattern):
-                continue
-            if found is None or member.mtime >= found[0]:
-                found = (member.mtime, b"".join(reader.content()))
+            if member.type == archive.REGULAR and member.size <= LARGEST and _matches(path, parts):
+                found[path] = b"".join(reader.content())
     except EngineError:
         return None
-    return found[1] if found is not None else None
+    return b"".join(found[path] for path in sorted(found)) if found else None
+
+
+def _matches(path: str, parts: list[str]) -> bool:
+    given = path.split("/")
+    return len(given) == len(parts) and all(map(fnmatch.fnmatchcase, given, parts))

@@ -40,6 +40,7 @@ class Spec:
         image: Image id or name.
         argv: The whole command line; the image's entrypoint is never used.
         env: Added to the image's own variables; None takes one of those away.
+        env: Variables; None takes one of the image's away.
         network: `none`, `bridge`, or `container:<id>`.
         caps: Capabilities added after dropping all.
         hosts: Extra lines of /etc/hosts, name to address.

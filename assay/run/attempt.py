@@ -1,0 +1,63 @@
+"""What the steps of one run share."""
+
+from __future__ import annotations
+
+import queue
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.model.outcome import Ending
+from assay.model.record import RunRecord
+from assay.run.collect import Tree
+from assay.run.job import Job, Stop, Watch
+from assay.run.launch import Start
+from assay.run.log import Log
+from assay.run.record import RunDir
+from assay.run.redact import Redactor
+from assay.sandbox.engine import Engine
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One run under way.
+
+    Attributes:
+        signals: What the run's threads tell the one that waits: ("exit", code), ("cut", (ending, reason)),
+            ("broken", error).
+        removals: Removals that go on in the background.
+        before: What the task's own image holds in the working directory.
+        cut: Why the harness ended the agent, if it did.
+    """
+
+    job: Job
+    engine: Engine
+    watch: Watch
+    stop: Stop
+    dir: RunDir
+    log: Log
+    redactor: Redactor
+    labels: dict[str, str]
+    signals: queue.SimpleQueue[tuple[str, Any]] = field(default_factory=queue.SimpleQueue)
+    removals: list[Future[None]] = field(default_factory=list)
+    before: Tree = field(default_factory=dict)
+    start: Start | None = None
+    cut: tuple[Ending, str] | None = None
+
+    @property
+    def record(self) -> RunRecord:
+        """The record of this run."""
+        return self.dir.record
+
+    def name(self, role: str) -> str:
+        """Name of one of this run's containers."""
+        return f"assay-{self.record.id}-{role}"
+
+    def cut_short(self, ending: Ending, reason: str) -> None:
+        """End the agent from any thread; the first reason counts."""
+        self.signals.put(("cut", (ending, reason)))
+
+    def say(self, text: str) -> None:
+        """Tell whoever looks on, and the log."""
+        self.log.info("said", text=text)
+        self.watch.said(self.record, text)
