@@ -11,6 +11,7 @@ Sub-agents take the turns marked `subagent`, in order, each only if its `match` 
 from __future__ import annotations
 
 import json
+import re
 import threading
 from typing import Literal, NamedTuple
 
@@ -129,7 +130,7 @@ class Player:
 def fill(template: object, command: str) -> Json | str:
     """Put a command into a tool-input template: `{command}` as it is, `{command_json}` quoted as JSON."""
     if isinstance(template, str):
-        return template.replace("{command_json}", json.dumps(command)).replace("{command}", command)
+        return re.sub(r"\{command(_json)?\}", lambda found: json.dumps(command) if found[1] else command, template)
     if isinstance(template, dict):
         return {key: fill(value, command) for key, value in template.items()}
     if isinstance(template, list):

@@ -31,6 +31,11 @@ class Heard(NamedTuple):
         """The path without its query."""
         return self.path.partition("?")[0]
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the client keeps the connection open."""
+        return self.headers.get("connection", "").lower() != "close"
+
     def json(self) -> Json:
         """The body as a JSON object; empty where it is none."""
         try:

@@ -108,9 +108,9 @@ def judge(requests: list[Request], turns: list[dict[str, Any]], first: int = 0) 
 
 def _next_turn(requests: list[Request], turns: list[dict[str, Any]], first: int) -> int:
     """The turn after the last one, or that one again if its answer was to be whole and did not get out."""
-    main = [r for r in requests if r.turn is not None and not turns[r.turn].get("subagent")]
-    if not main:
+    reached = {r.turn: r for r in requests if r.turn is not None and not turns[r.turn].get("subagent")}
+    if not reached:
         return first
-    last = max(main, key=lambda r: r.turn or 0)
-    lost = last.outcome in (None, "gone") and not any(key in turns[last.turn or 0] for key in FAILING)
-    return (last.turn or 0) + (0 if lost else 1)
+    turn = max(reached)
+    lost = reached[turn].outcome in (None, "gone") and not any(key in turns[turn] for key in FAILING)
+    return turn if lost else turn + 1

@@ -98,8 +98,9 @@ class Server:
             return
         connection = Connection(sock)
         try:
-            while (heard := connection.hear()) is not None and self._answer(connection, heard):
-                sock.settimeout(IDLE_SECONDS)
+            heard = connection.hear()
+            while heard is not None and self._answer(connection, heard):
+                heard = connection.hear()
         except Malformed as error:
             self._record.write({"n": self._record.number(), "kind": "malformed", "error": str(error)})
             with contextlib.suppress(OSError):
@@ -132,12 +133,15 @@ class Server:
             ]
         line["status"] = None if "before" in (turn.get("hang"), turn.get("cut")) else answer.status
         self._record.write(line)
-        outcome = "gone"
-        try:
-            outcome = deliver(connection, heard, answer, turn)
-        finally:
+
+        def record(outcome: str) -> None:
             self._record.write({"n": n, "outcome": outcome})
-        return outcome == "sent" and heard.headers.get("connection", "").lower() != "close"
+
+        try:
+            return deliver(connection, heard, answer, turn, record)
+        except OSError:
+            record("gone")
+            raise
 
     def _words(self, asked: Asked, play: Play) -> Answer:
         if "status" in play.turn or "limit" in play.turn:
@@ -145,38 +149,45 @@ class Server:
         return self._speaker.speak(asked, play.turn, play.calls, play.serial)
 
 
-def deliver(connection: Connection, heard: Heard, answer: Answer, turn: Json) -> str:
-    """Send an answer as the turn says, with its delays, hangs and cuts; `sent`, `cut`, `hung` or `gone`."""
+def deliver(connection: Connection, heard: Heard, answer: Answer, turn: Json, record: Callable[[str], None]) -> bool:
+    """Send an answer as the turn says, with its delays, hangs and cuts; whether the connection goes on.
+
+    `record` is told the outcome: `sent` just before the last byte goes out, so that who has the answer also finds it
+    recorded; or `cut`, `hung`, `gone`.
+    """
     if "delay" in turn and connection.gone(turn["delay"]):
-        return "gone"
+        record("gone")
+        return False
     if "before" in (turn.get("hang"), turn.get("cut")):
-        return _break_off(connection, turn)
+        return _break_off(connection, turn, record)
     broken = "hang" in turn or "cut" in turn
     if answer.events is None:
         body = answer.body
         if broken:
             headers = {**answer.headers, "content-length": str(len(body))}
             connection.sock.sendall(connection.head(answer.status, headers) + body[: len(body) // 2])
-            return _break_off(connection, turn)
+            return _break_off(connection, turn, record)
+        record("sent")
         connection.send_whole(answer.status, answer.headers, body, bare=heard.method == "HEAD")
-        return "sent"
+        return heard.goes_on
     connection.send_head(answer.status, answer.headers)
-    events = answer.events[: max(1, len(answer.events) // 2)] if broken else answer.events
-    for event in events:
+    for event in answer.events[: max(1, len(answer.events) // 2)] if broken else answer.events:
         connection.send_chunk(event)
         if "pace" in turn and connection.gone(turn["pace"]):
-            return "gone"
+            record("gone")
+            return False
     if broken:
-        return _break_off(connection, turn)
+        return _break_off(connection, turn, record)
+    record("sent")
     connection.send_chunk(b"")
-    return "sent"
+    return heard.goes_on
 
 
-def _break_off(connection: Connection, turn: Json) -> str:
-    if "cut" in turn:
-        return "cut"
-    connection.gone(turn.get("hold"))
-    return "hung"
+def _break_off(connection: Connection, turn: Json, record: Callable[[str], None]) -> bool:
+    if "hang" in turn:
+        connection.gone(turn.get("hold"))
+    record("hung" if "hang" in turn else "cut")
+    return False
 
 
 def _line(n: int, heard: Heard, asked: Asked) -> Json:
