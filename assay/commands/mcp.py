@@ -1,0 +1,90 @@
+"""`assay mcp`: test an MCP server with a scored suite. Neither key nor model is needed."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from pathlib import Path
+
+import click
+
+from assay.commands.suite_output import put_out, read_threshold, terminable
+from assay.model.errors import UsageError
+from assay.suite.suite import load_suite
+from assay.suite.wire.transport import Server
+
+
+@click.group(invoke_without_command=True)
+@click.option("--server", "server", metavar="CMD", help="Command line that starts the server (stdio); quotes are kept.")
+@click.option("--url", metavar="URL", help="Address of a running server (streamable HTTP or SSE).")
+@click.option("--suite", "file", metavar="FILE", type=click.Path(path_type=Path), help="Suite, TOML or YAML.")
+@click.option("--isolate", is_flag=True, help="Start a new server for every check.")
+@click.option("--threshold", metavar="X", help="Least score that passes, instead of the suite's own.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--junit", metavar="FILE", type=click.Path(path_type=Path), help="Also write a JUnit file.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    server: str | None,
+    url: str | None,
+    file: Path | None,
+    isolate: bool,
+    threshold: str | None,
+    as_json: bool,
+    junit: Path | None,
+) -> int | None:
+    """Test an MCP server with a scored suite.
+
+    \b
+    Example: assay mcp --server "mcp-server-time --local-timezone UTC" --suite time.yaml
+    """  # noqa: D301 - \b is click's
+    if ctx.invoked_subcommand is not None:
+        return None
+    from assay.suite.mcp_runner import run_checks
+
+    if file is None:
+        msg = "--suite FILE is missing; `assay mcp init` writes one from a live server"
+        raise UsageError(msg)
+    suite = load_suite(file)
+    if suite.cases:
+        msg = f"{file} has cases, which are for an agent: use `assay agent --suite {file}`"
+        raise UsageError(msg)
+    suite = dataclasses.replace(
+        suite,
+        server=chosen_server(suite.server, server, url),
+        isolate=suite.isolate or isolate,
+        threshold=suite.threshold if threshold is None else read_threshold(threshold),
+    )
+    if not (suite.server.command or suite.server.url):
+        msg = f"which server? Give --server CMD or --url URL, or a [server] table in {file}"
+        raise UsageError(msg)
+    with terminable():
+        report = run_checks(suite)
+    return put_out(report, as_json=as_json, junit=junit)
+
+
+def chosen_server(base: Server, line: str | None, url: str | None) -> Server:
+    """The suite's server, or the one that the command line names with the suite's settings.
+
+    Raises:
+        UsageError: The command line names two servers, or none that can be understood.
+    """
+    if line is not None and url is not None:
+        msg = "--server starts a server and --url reaches one that runs; give one of them"
+        raise UsageError(msg)
+    if url is not None:
+        if not url.startswith(("http://", "https://")):
+            msg = f"--url must begin with http:// or https://, not {url!r}"
+            raise UsageError(msg)
+        return dataclasses.replace(base, url=url, command=())
+    if line is None:
+        return base
+    try:
+        words = tuple(shlex.split(line))
+    except ValueError as error:
+        msg = f"--server cannot be split into arguments: {error}"
+        raise UsageError(msg) from None
+    if not words:
+        msg = "--server is empty; give the command line that starts the server"
+        raise UsageError(msg)
+    return dataclasses.replace(base, command=words, url="")
