@@ -18,7 +18,7 @@ def test_what_it_writes_is_valid(project: MakeProject) -> None:
         "written  new/assay.toml", "cd new && assay run tasks/count-lines"
     )
     made = find_project(here.root / "new", environ={})
-    assert set(made.stages) == {"prune", "rehearse"}
+    assert set(made.stages) == {"prune", "rehearse", "ask"}
     task = load_task(made.root / TASK)
     assert task.checker is not None
     assert task.solution is not None

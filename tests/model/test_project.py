@@ -8,6 +8,7 @@ from assay.model.errors import ConfigError, Refused, UsageError
 from assay.model.layers import Source
 from assay.model.project import Project, find_project
 from assay.model.task import load_task
+from tests.project import REPOSITORY
 
 AGENTS = """
 [agents.cheap]
@@ -223,11 +224,30 @@ def test_files_are_named_from_here(root: Path, monkeypatch: pytest.MonkeyPatch) 
         load(root)
 
 
-def test_the_repositorys_own_project(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.project import REPOSITORY
-
+def test_the_repositorys_own_project() -> None:
     project = find_project(REPOSITORY, environ={})
-    assert project.stages["prune"].stop_on_pass
+    assert {"prune", "rehearse", "ask"} <= set(project.stages)
     assert project.stages["rehearse"].rehearse
-    for name in project.stages:
-        assert not any(rung.choice.warning for rung in project.rungs(name)), name
+    assert not any(rung.choice.warning for rung in project.rungs("rehearse"))
+    assert project.stages["ask"].kind == "ask"
+
+
+SEED = """
+[stage.prune]
+stop_on_pass = true
+rungs = [
+  { agent = "agy", model = "gemini-3.1-pro-high", effort = "high" },
+  { agent = "grok", model = "grok-4.7", effort = "high" },
+]
+"""
+
+
+def test_the_first_ladder_ever_written_loads_unchanged(tmp_path: Path) -> None:
+    (tmp_path / "assay.toml").write_text(SEED)
+    project = find_project(tmp_path, environ={})
+    assert project.stages["prune"].stop_on_pass
+    assert [(r.choice.label, r.choice.unlisted) for r in project.rungs("prune")] == [
+        ("agy gemini-3.1-pro-high high", False),
+        ("grok grok-4.7 high", True),
+    ]
+    assert SEED.strip() in (REPOSITORY / "assay.toml").read_text()
