@@ -1,4 +1,8 @@
-"""One file per vendor stream. A file in this folder is a decoder by its name, but for the shared parts named below."""
+"""One file per vendor stream.
+
+A file in this folder is a decoder by its name, but for the shared parts named below; `claude_end` would be a part of
+`claude`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,8 @@ SHARED = frozenset({"ends", "envelope", "lines"})
 
 def names() -> list[str]:
     """Every decoder there is, sorted; found by file name, nothing is imported."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in SHARED)
+    found = {module.name for module in pkgutil.iter_modules(__path__) if "_" not in module.name}
+    return sorted(found - SHARED)
 
 
 def get(name: str) -> Decoder:
