@@ -14,7 +14,6 @@ import contextlib
 import json
 import re
 import socket
-import ssl
 import sys
 import threading
 import time
@@ -90,11 +89,13 @@ class Server:
     def _connection(self, raw: socket.socket) -> None:
         raw.settimeout(IDLE_SECONDS)
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock = raw
         try:
-            sock = self._tls.wrap_socket(raw, server_side=True)
-        except (OSError, ssl.SSLError) as error:
+            sock = secure = self._tls.wrap_socket(raw, server_side=True, do_handshake_on_connect=False)
+            secure.do_handshake()
+        except OSError as error:
             self._record.write({"n": self._record.number(), "kind": "no TLS", "error": shorten(str(error))})
-            raw.close()
+            sock.close()
             return
         connection = Connection(sock)
         try:
