@@ -5,6 +5,9 @@ its return value is the `Facts` that the stream states. `conclude` then adds wha
 
     gen = decoder.decode(lines)          # Generator[Event, None, Facts]
     facts = decoder.conclude(facts, exit_)
+
+Events are never changed once they are yielded. They are not frozen all the same: that would quadruple what it costs to
+make one, which is most of what decoding costs beyond parsing.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Started:
     """The CLI introduced itself. `tools` are the names it offers to the model; None where the stream does not say."""
 
@@ -29,7 +32,7 @@ class Started:
     tools: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Text:
     """Words of the model. `actor` is "" for the main agent, else the sub-agent's label."""
 
@@ -37,7 +40,7 @@ class Text:
     actor: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Thinking:
     """The model's reasoning, where the stream shows it."""
 
@@ -45,7 +48,7 @@ class Thinking:
     actor: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ToolCall:
     """A tool call. `title` is the one argument a reader wants to see (a command, a path), as it was given."""
 
@@ -56,7 +59,7 @@ class ToolCall:
     actor: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ToolResult:
     """What a tool call gave back. `ok` is None where the stream does not say."""
 
@@ -66,7 +69,7 @@ class ToolResult:
     actor: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Note:
     """Anything else worth a line: retries, warnings, unknown events, the end. `level` is info, warning or error."""
 
@@ -75,7 +78,7 @@ class Note:
     actor: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Progress:
     """Spend so far, for the status line only; the record is made from `Facts`."""
 
