@@ -50,7 +50,7 @@ class Defaults(Table):
     internet: bool = False
     """Whether runs reach the internet, not only their vendor's API."""
     base_image: str = Field(default="debian:bookworm-slim", min_length=1)
-    """Image that agents are laid over where a task brings none."""
+    """Base of the default environment, which adds python3, pytest, git and curl; for tasks that bring none."""
     ca_bundle: str | None = None
     """PEM file of CA certificates to trust too, as behind a corporate proxy. Default: the host's."""
 
