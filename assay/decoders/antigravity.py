@@ -6,6 +6,7 @@ little: both are also given for a print timeout, and the kind of a failure is in
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -40,13 +41,28 @@ class _Stream:
     facts: StreamFacts = field(default_factory=StreamFacts)
     calls: Calls = field(default_factory=Calls)
     deltas: Deltas = field(default_factory=Deltas)
-    answer: list[str] = field(default_factory=list)
+    answer: io.StringIO = field(default_factory=io.StringIO)
 
-    def step(self, step: Record) -> Iterator[Event]:
+    def step(self, step: Record) -> Iterable[Event]:
         kind = step.get("step_type")
         if kind == "agent_response":
-            yield from self._said(step)
-            return
+            delta, usage = string(step.get("text_delta")), step.get("usage")
+            if delta:
+                self.answer.write(delta)
+                full = self.deltas.add(delta)
+                if not full and usage is None and step.get("state") == "ACTIVE":
+                    return ()
+            return self._said(step)
+        return self._other(kind, step)
+
+    def _said(self, step: Record) -> Iterator[Event]:
+        """The end of what the model says, or of a piece that is large enough."""
+        yield from self.flush()
+        if spent := _tokens(obj(step.get("usage"))):
+            self.facts.steps = (self.facts.steps or Tokens()) + spent
+            yield Progress(self.facts.steps)
+
+    def _other(self, kind: object, step: Record) -> Iterator[Event]:
         yield from self.flush()
         if kind == "tool":
             yield from self._tool(step)
@@ -55,18 +71,6 @@ class _Stream:
             yield Note("the API gave an error", "warning")
         elif kind != "user_input" and step.get("state") != "ACTIVE":
             yield Note(f"step {kind}")
-
-    def _said(self, step: Record) -> Iterator[Event]:
-        if delta := string(step.get("text_delta")):
-            self.answer.append(delta)
-            if self.deltas.add(delta):
-                yield from self.flush()
-        usage = obj(step.get("usage"))
-        if step.get("state") != "ACTIVE":
-            yield from self.flush()
-        if spent := _tokens(usage):
-            self.facts.steps = (self.facts.steps or Tokens()) + spent
-            yield Progress(self.facts.steps)
 
     def _tool(self, step: Record) -> Iterator[Event]:
         info = obj(step.get("tool_info"))
@@ -97,9 +101,9 @@ class _Stream:
         else:
             yield Note(facts.terminal.lower())
 
-    def flush(self) -> Iterator[Event]:
-        if text := self.deltas.take():
-            yield Text(text)
+    def flush(self) -> tuple[Event, ...]:
+        text = self.deltas.take()
+        return (Text(text),) if text else ()
 
 
 def decode(lines: Iterable[bytes]) -> Generator[Event, None, Facts]:
@@ -127,7 +131,7 @@ def decode(lines: Iterable[bytes]) -> Generator[Event, None, Facts]:
             yield Note(f"event {event}")
     yield from stream.flush()
     facts.tokens = facts.tokens or facts.steps
-    facts.text = "".join(stream.answer)
+    facts.text = stream.answer.getvalue()
     return facts
 
 

@@ -26,8 +26,9 @@ COMPLETED, FAILED = "turn.completed", "turn.failed"
 NOISE = ("Reading additional input from stdin",)
 """Said on stderr whenever a prompt is read from standard input."""
 
-_SHELL = re.compile(r"/bin/(?:ba|z)?sh -lc (['\"])(.*)\1", re.DOTALL)
+_SHELL = "/bin/sh -lc "
 _ESCAPED = re.compile(r"\\([\\\"$`])")
+_BARE_QUOTE = re.compile(r'(?<!\\)(?:\\\\)*"')
 _AGAIN_AT = re.compile(
     r"try again at (?:([A-Z][a-z]{2}) (\d{1,2})(?:st|nd|rd|th), (\d{4}) )?(\d{1,2}):(\d{2}) ([AP])M", re.IGNORECASE
 )
@@ -51,27 +52,57 @@ class _Stream:
 
     facts: StreamFacts = field(default_factory=StreamFacts)
     calls: Calls = field(default_factory=Calls)
+    held: str = ""
+    """An error that may come again as `turn.failed`, and is told once."""
 
-    def item(self, item: Record, *, done: bool) -> Iterator[Event]:
-        kind = string(item.get("type"))
-        if kind == "command_execution":
-            yield from self._command(item, done=done)
-        elif kind == "agent_message":
-            self.facts.text = string(item.get("text"))
-            yield Text(self.facts.text)
-        elif kind == "reasoning":
-            yield Thinking(string(item.get("text")))
-        elif kind == "error":
-            # Model metadata not found, fall-back to HTTP: the run goes on.
-            yield Note(string(item.get("message")), "warning")
-        elif kind == "todo_list":
-            if done:
-                yield Note(f"plan: {_plan(item)}")
-        elif kind in _TITLES:
-            name, title = _TITLES[kind](item)
-            yield from self._call(item, name, title, done=done, ok=_ok(item), text=_outcome(item))
+    def turn(self, kind: str, record: Record) -> Iterator[Event]:
+        facts = self.facts
+        if kind == "thread.started":
+            facts.session = string(record.get("thread_id")) or None
+            yield Started(facts.session or "")
+        elif kind == "turn.started":
+            facts.begun = True
+        elif kind == COMPLETED:
+            facts.terminal, facts.reason = COMPLETED, ""
+            facts.tokens = _tokens(obj(record.get("usage")))
+            yield Note("success")
+        elif kind == FAILED:
+            self.held = ""
+            facts.terminal = FAILED
+            facts.reason = string(obj(record.get("error")).get("message")) or facts.reason
+            yield Note(facts.reason, "error")
         else:
-            yield Note(f"item {kind or 'of no type'}: {_short(item)}")
+            yield Note(f"event {kind}: {_short(record)}")
+
+    def error(self, message: str) -> Iterator[Event]:
+        self.facts.reason = message
+        if message.startswith("Reconnecting"):
+            yield Note(message, "warning")
+        else:
+            self.held = message
+
+    def release(self) -> Iterator[Event]:
+        if self.held:
+            yield Note(self.held, "warning")
+            self.held = ""
+
+    def item(self, item: Record, *, done: bool) -> Iterable[Event]:
+        kind = item.get("type")
+        if kind == "command_execution":
+            return self._command(item, done=done)
+        if kind == "agent_message":
+            self.facts.text = string(item.get("text"))
+            return (Text(self.facts.text),)
+        if kind == "reasoning":
+            return (Thinking(string(item.get("text"))),)
+        if kind == "error":
+            # Model metadata not found, fall-back to HTTP: the run goes on.
+            return (Note(string(item.get("message")), "warning"),)
+        if kind == "todo_list":
+            return (Note(f"plan: {_plan(item)}"),) if done else ()
+        if title := _TITLES.get(string(kind)):
+            return self._call(item, *title(item), done=done)
+        return (Note(f"item {kind}: {_short(item)}"),)
 
     def _command(self, item: Record, *, done: bool) -> Iterator[Event]:
         id_ = string(item.get("id"))
@@ -82,13 +113,14 @@ class _Stream:
             self.calls.end(id_, ok=ok)
             yield ToolResult(string(item.get("aggregated_output")), ok, id_)
 
-    def _call(self, item: Record, name: str, title: str, *, done: bool, ok: bool | None, text: str) -> Iterator[Event]:
+    def _call(self, item: Record, name: str, title: str, *, done: bool) -> Iterator[Event]:
         id_ = string(item.get("id"))
         if self.calls.start(name, id_):
             yield ToolCall(name, title, id_, _input(item))
         if done:
+            ok = _ok(item)
             self.calls.end(id_, ok=ok)
-            yield ToolResult(text, ok, id_)
+            yield ToolResult(_outcome(item), ok, id_)
 
 
 def decode(lines: Iterable[bytes]) -> Generator[Event, None, Facts]:
@@ -96,45 +128,22 @@ def decode(lines: Iterable[bytes]) -> Generator[Event, None, Facts]:
     stream = _Stream()
     facts = stream.facts
     facts.tool_calls = stream.calls.uses
-    # An `error` that repeats as `turn.failed` is told once; one that reconnects is told at once.
-    held = ""
     for record in records(lines):
         if isinstance(record, Note):
             yield record
             continue
         kind = record.get("type")
-        if held and kind != FAILED:
-            yield Note(held, "warning")
-            held = ""
+        if stream.held and kind != FAILED:
+            yield from stream.release()
         if kind == "item.completed":
             yield from stream.item(obj(record.get("item")), done=True)
         elif kind in ("item.started", "item.updated"):
             yield from stream.item(obj(record.get("item")), done=False)
         elif kind == "error":
-            message = string(record.get("message"))
-            facts.reason = message
-            if message.startswith("Reconnecting"):
-                yield Note(message, "warning")
-            else:
-                held = message
-        elif kind == "thread.started":
-            facts.session = string(record.get("thread_id")) or None
-            yield Started(facts.session or "")
-        elif kind == "turn.started":
-            facts.begun = True
-        elif kind == COMPLETED:
-            facts.terminal, facts.reason = COMPLETED, ""
-            facts.tokens = _tokens(obj(record.get("usage")))
-            yield Note("success")
-        elif kind == FAILED:
-            held = ""
-            facts.terminal = FAILED
-            facts.reason = string(obj(record.get("error")).get("message")) or facts.reason
-            yield Note(facts.reason, "error")
+            yield from stream.error(string(record.get("message")))
         else:
-            yield Note(f"event {kind}: {_short(record)}")
-    if held:
-        yield Note(held, "warning")
+            yield from stream.turn(string(kind), record)
+    yield from stream.release()
     return facts
 
 
@@ -160,7 +169,7 @@ def conclude(facts: Facts, exit_: Exit) -> Facts:
 
 def _failed(facts: Facts, exit_: Exit, rollout: _Rollout) -> Facts:
     message = facts.reason
-    # The apostrophe in "You’ve" is U+2019.
+    # "You've" comes with U+2019 for its apostrophe.
     if "hit your usage limit" in message or rollout.failure == "usage_limit_exceeded":
         return replace(facts, ending=Ending.SESSION_LIMIT, reset_at=_again_at(message, exit_.ended_at))
     if "ran out of room in the model's context window" in message or "max_output_tokens" in message:
@@ -174,11 +183,11 @@ def _again_at(message: str, ended_at: datetime | None) -> datetime | None:
     if not found:
         return None
     month, day, year, hour, minute, half = found.groups()
-    clock = {"hour": int(hour) % 12 + (12 if half.upper() == "P" else 0), "minute": int(minute)}
+    hours, minutes = int(hour) % 12 + (12 if half.upper() == "P" else 0), int(minute)
     try:
         if month:
-            return datetime(int(year), _MONTHS.index(month.title()) // 3 + 1, int(day), **clock, tzinfo=UTC)
-        return ended_at and ended_at.astimezone(UTC).replace(**clock, second=0, microsecond=0)
+            return datetime(int(year), _MONTHS.index(month.title()) // 3 + 1, int(day), hours, minutes, tzinfo=UTC)
+        return ended_at and ended_at.astimezone(UTC).replace(hour=hours, minute=minutes, second=0, microsecond=0)
     except ValueError:
         return None
 
@@ -259,11 +268,13 @@ def _tokens(usage: Record) -> Tokens:
 
 def _unwrapped(command: str) -> str:
     """The command as the model wrote it: the CLI shows it quoted, behind `/bin/sh -lc`."""
-    found = _SHELL.fullmatch(command)
-    if found and found[1] == "'" and "'" not in found[2]:
-        return found[2]
-    if found and found[1] == '"' and not re.search(r'(?<!\\)(?:\\\\)*"', found[2]):
-        return _ESCAPED.sub(r"\1", found[2])
+    if command.startswith(_SHELL):
+        quote, inner = command[len(_SHELL)], command[len(_SHELL) + 1 : -1]
+        if command.endswith(quote):
+            if quote == "'" and "'" not in inner:
+                return inner
+            if quote == '"' and not _BARE_QUOTE.search(inner):
+                return _ESCAPED.sub(r"\1", inner)
     try:
         words = shlex.split(command)
     except ValueError:

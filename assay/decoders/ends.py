@@ -18,7 +18,8 @@ BLOCK_LIMIT = 64 << 10
 _STDERR_TAIL = 64 << 10
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 _RULES = (
-    ("auth", r"\b40[13]\b|unauthori[sz]ed|forbidden|api.?key|authenticat|log(ged)? ?in|sign(ed)? in|credential|missing environment"),
+    ("auth", r"\b40[13]\b|unauthori[sz]ed|forbidden|api.?key|authenticat|log(ged)? ?in|sign(ed)? in|credential"),
+    ("auth", r"missing environment variable"),
     ("billing", r"\b402\b|billing|credits?\b|insufficient.quota|quota exceeded"),
     ("rate", r"\b429\b|rate.?limit|too many requests|resource.exhausted"),
     ("model", r"\b404\b|model.{0,80}(not (found|recogni[sz]ed|exist)|does not exist)|unknown model|invalid model"),

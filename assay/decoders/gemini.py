@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,23 +29,25 @@ class _Stream:
     facts: Facts = field(default_factory=Facts)
     calls: Calls = field(default_factory=Calls)
     deltas: Deltas = field(default_factory=Deltas)
-    answer: list[str] = field(default_factory=list)
+    answer: io.StringIO = field(default_factory=io.StringIO)
+    over: bool = False
 
-    def message(self, record: Record) -> Iterator[Event]:
-        text = string(record.get("content"))
+    def message(self, record: Record) -> tuple[Event, ...]:
         if record.get("role") != "assistant":
             # The prompt comes back as the first message.
-            return
-        if not record.get("delta"):
-            yield from self.flush()
-            self.answer.clear()
-        self.answer.append(text)
-        if self.deltas.add(text):
-            yield from self.flush()
+            return ()
+        before: tuple[Event, ...] = ()
+        text = string(record.get("content"))
+        if self.over or not record.get("delta"):
+            before = self.flush()
+            self.answer = io.StringIO()
+            self.over = False
+        self.answer.write(text)
+        return (*before, *self.flush()) if self.deltas.add(text) else before
 
     def tool_use(self, record: Record) -> Iterator[Event]:
         yield from self.flush()
-        self.answer.clear()
+        self.over = True
         id_, name = string(record.get("tool_id")), string(record.get("tool_name"))
         parameters = obj(record.get("parameters"))
         if self.calls.start(name, id_):
@@ -69,9 +72,9 @@ class _Stream:
         else:
             yield Note(facts.reason or facts.terminal, "error")
 
-    def flush(self) -> Iterator[Event]:
-        if text := self.deltas.take():
-            yield Text(text)
+    def flush(self) -> tuple[Event, ...]:
+        text = self.deltas.take()
+        return (Text(text),) if text else ()
 
 
 def decode(lines: Iterable[bytes]) -> Generator[Event, None, Facts]:
@@ -104,7 +107,7 @@ def decode(lines: Iterable[bytes]) -> Generator[Event, None, Facts]:
             yield from stream.flush()
             yield Note(f"event {kind}")
     yield from stream.flush()
-    facts.text = "".join(stream.answer)
+    facts.text = stream.answer.getvalue()
     return facts
 
 

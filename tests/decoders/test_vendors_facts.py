@@ -9,7 +9,7 @@ from tests.decoders.facts_table import STREAMS, Case, cases, check
 VENDORS = ["antigravity", "codex", "gemini", "grok", "opencode"]
 
 
-@pytest.mark.parametrize("case", [case for vendor in ["codex", "antigravity", "gemini", "opencode"] for case in cases(vendor)], ids=str)
+@pytest.mark.parametrize("case", [case for vendor in VENDORS for case in cases(vendor)], ids=str)
 def test_facts(case: Case) -> None:
     check(case)
 
