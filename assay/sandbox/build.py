@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from assay.model.errors import BuildFailed, EngineError
-from assay.sandbox.recipe import Host, Recipe, context
+from assay.sandbox.recipe import Host, Recipe, context, host_settings
 
 if TYPE_CHECKING:
     from assay.sandbox.engine import Engine
@@ -33,6 +33,7 @@ LINE = 400
 
 # The builder colours what went to standard error.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_EXITED = re.compile(r"The command '.*' returned a non-zero code: (\d+)")
 _NOISE = re.compile(r"--->|Removing intermediate|Step \d+/\d+ : (?!FROM|COPY|ADD|RUN)")
 
 
@@ -128,12 +129,16 @@ class _Telling:
         """One line; empty ones and what the builder says of itself are kept but not told."""
         clean = _COLOUR.sub("", line).rsplit("\r", maxsplit=1)[-1].strip()[:LINE]
         if clean and not _NOISE.match(clean):
-            self.last = clean
+            # A shell that shows its commands shows the last one after what it said.
+            self.last = self.last if clean.startswith("+ ") else clean
             self.say(f"{self.title}: {clean}")
 
     def failed(self, reason: str) -> BuildFailed:
         """What to raise: the engine's word and the last thing that the build said."""
         words = " ".join(reason.split())
+        # The engine repeats the whole command, which the log has already.
+        if match := _EXITED.fullmatch(words):
+            words = f"a step exited with {match[1]}"
         said = self.last if self.last and self.last not in words else ""
         self.kept.write(f"\n{words}\n".encode("utf-8", "replace"))
         return BuildFailed(self.title, printable(f"{words}: {said}" if said else words)[:600], self.path)
@@ -149,10 +154,14 @@ def _build(engine: Engine, recipe: Recipe, host: Host, telling: _Telling, second
 
     Only the classic builder is asked for: every engine has it, and it needs neither a client program nor a session.
     """
-    ca = host.ca if recipe.hosted else None
+    settings = None
+    if recipe.hosted and host.ca is not None:
+        bundle = host_settings(host.ca)
+        build_once(engine, bundle, telling.say)
+        settings = bundle.tag
     until = time.monotonic() + seconds
     telling.say(f"{recipe.title}: building {recipe.tag}")
-    with context(recipe, ca) as tar, engine_words(f"build {recipe.title}"):
+    with context(recipe, settings) as tar, engine_words(f"build {recipe.title}"):
         stream = engine.api.build(
             fileobj=tar,
             custom_context=True,

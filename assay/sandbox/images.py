@@ -12,6 +12,7 @@ A tag is a digest of all that the image depends on, so what is there is right; `
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.model.errors import BuildFailed, Refused
+from assay.model.errors import BuildFailed, EngineError, Refused
 from assay.sandbox.base import BASE, ensure_image
 from assay.sandbox.build import Say, build_once, engine_words
 from assay.sandbox.engine import Engine, NotThere, Spec
@@ -158,7 +159,7 @@ class Builder:
 
     def _own(self, dockerfile: Path, title: str, repository: str, leave_out: tuple[str, ...]) -> Image:
         text = dockerfile.read_text(encoding="utf-8")
-        context = folder_context(dockerfile.parent, (*leave_out, "Dockerfile"))
+        context = folder_context(dockerfile.parent, leave_out)
         bases = {name: self._named(name) for name in base_images(text)}
         return self._image(self._built(Recipe(title, repository, text, folder=context, bases=bases)), title)
 
@@ -231,15 +232,22 @@ class Builder:
         def fetch() -> None:
             self._built(cli, first=lambda: self._built(tools))
 
-        made = self.engine.image(plain.tag) is None
+        if self.engine.image(plain.tag):
+            return self._built(plain)
         found = self._built(plain, first=fetch)
-        if made:
-            # Its content now lies in the agent's image, and would take the same room twice more.
-            with engine_words("remove what the build left"):
-                if self.engine.image(cli.tag):
-                    self.engine.api.remove_image(cli.tag)
-                self.engine.api.prune_images({"dangling": True, "label": [f"assay.stage={cli.digest()}"]})
+        # Its content now lies in the agent's image, and would take the same room twice more.
+        self._forget(cli)
         return found
+
+    def _forget(self, cli: Recipe) -> None:
+        """Remove an install image and its stage, unless someone is building on them."""
+        left = {"dangling": True, "label": [f"assay.stage={cli.digest()}"]}
+        with contextlib.suppress(EngineError), engine_words("remove what the build left"):
+            if self.engine.image(cli.tag):
+                self.engine.api.remove_image(cli.tag)
+            # Not by pruning, of which the engine does one at a time and refuses the second.
+            for stage in self.engine.api.images(filters=left, quiet=True):
+                self.engine.api.remove_image(stage)
 
     def _laid_over(self, image: Image, recipe: Recipe, first: Callable[[], object] = lambda: None) -> Image:
         """Build over a task's own image, with reasons where that cannot work."""

@@ -115,15 +115,15 @@ def ca_bundle(chosen: Path | None = None) -> Path | None:
 
 
 def folder_context(folder: Path, leave_out: tuple[str, ...] = ()) -> dict[str, Path]:
-    """The files of a build context: what `.dockerignore` leaves, without the names in `leave_out`."""
+    """The files of a build context: what `.dockerignore` leaves, without what is in `leave_out`."""
     from docker.utils.build import exclude_paths
 
     ignore = folder / ".dockerignore"
     lines = ignore.read_text(encoding="utf-8", errors="surrogateescape").splitlines() if ignore.is_file() else []
     patterns = [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
     # The last pattern wins, so no line of the user's can bring ours back.
-    names = exclude_paths(str(folder), [*patterns, *leave_out, ".dockerignore"])
-    return {name: folder / name for name in names if name}
+    names = exclude_paths(str(folder), [*patterns, *leave_out])
+    return {name: folder / name for name in names if name not in ("", "Dockerfile", ".dockerignore")}
 
 
 def base_images(dockerfile: str) -> list[str]:
@@ -141,19 +141,29 @@ def base_images(dockerfile: str) -> list[str]:
     return found
 
 
-def with_host_settings(dockerfile: str) -> str:
-    """Let every stage of a Dockerfile see the CA bundle that lies in the context under `.assay/`.
+def host_settings(ca: bytes) -> Recipe:
+    """An image that holds the CA bundle for the stages of a build, which copy it from there.
+
+    Not by way of the context, of which a Dockerfile may copy all.
+    """
+    files = {"ca.pem": ca, "apt.conf": f'Acquire::https::CAInfo "{_SETTINGS}/ca.pem";\n'.encode()}
+    text = "FROM scratch\nCOPY ca.pem apt.conf /\n"
+    return Recipe("this machine's authorities", "assay-host", text, files, network="none", hosted=False)
+
+
+def with_host_settings(dockerfile: str, settings: str) -> str:
+    """Let every stage of a Dockerfile see the CA bundle that lies in the image `settings`.
 
     The variables are build arguments: in force for the stage's RUN lines, absent from the image. The bundle lies where
     installing Debian's ca-certificates does not overwrite it.
     """
-    settings = [f"COPY .assay/ {_SETTINGS}/", f"ARG APT_CONFIG={_SETTINGS}/apt.conf"]
-    settings += [f"ARG {name}={_SETTINGS}/ca.pem" for name in _CA_VARIABLES]
+    added = [f"COPY --from={settings} / {_SETTINGS}/", f"ARG APT_CONFIG={_SETTINGS}/apt.conf"]
+    added += [f"ARG {name}={_SETTINGS}/ca.pem" for name in _CA_VARIABLES]
     lines: list[str] = []
     for line, words in _from_lines(dockerfile):
         lines.append(line)
         if words is not None and words[0].lower() != "scratch":
-            lines += settings
+            lines += added
     return "\n".join(lines) + "\n"
 
 
@@ -175,15 +185,14 @@ def _from_lines(dockerfile: str) -> Iterator[tuple[str, list[str] | None]]:
 
 
 @contextlib.contextmanager
-def context(recipe: Recipe, ca: bytes | None) -> Iterator[IO[bytes]]:
-    """The recipe's context as a tar file, on disk when it is large; with the CA bundle where one is given."""
-    files = dict(recipe.files)
+def context(recipe: Recipe, settings: str | None) -> Iterator[IO[bytes]]:
+    """The recipe's context as a tar file, on disk when it is large; `settings` is the image with the CA bundle."""
     text = recipe.dockerfile.replace("@DIGEST@", recipe.digest())
-    if ca is not None:
-        text = with_host_settings(text)
-        files[".assay/ca.pem"] = ca
-        files[".assay/apt.conf"] = f'Acquire::https::CAInfo "{_SETTINGS}/ca.pem";\n'.encode()
-    files["Dockerfile"] = text.encode()
+    if settings is not None:
+        text = with_host_settings(text, settings)
+    # The engine takes away what this lists once it has read it, so that no COPY sees our Dockerfile.
+    ours = {"Dockerfile": text.encode(), ".dockerignore": b"Dockerfile\n.dockerignore\n"}
+    files = {**recipe.files, **ours}
     with tempfile.SpooledTemporaryFile(max_size=16 << 20) as spool:
         with tarfile.open(fileobj=spool, mode="w", format=tarfile.PAX_FORMAT) as tar:
             for name, path in sorted(recipe.folder.items()):

@@ -9,8 +9,8 @@ said=$("$@" 2>&1 </dev/null)
 code=$?
 rm -rf "$HOME"
 printf '%s\n' "$said"
-[ "$code" = 0 ] || { echo "$1 exited with $code" >&2; exit 1; }
+[ "$code" = 0 ] || { echo "$1 exited with $code"; exit 1; }
 case $said in
 *"$shows"*) ;;
-*) echo "$1 did not say '$shows'" >&2; exit 1 ;;
+*) echo "$1 did not say '$shows'"; exit 1 ;;
 esac

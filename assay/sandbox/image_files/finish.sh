@@ -1,6 +1,6 @@
 # After a CLI's install lines: everyone can read it, and one that needs Node brings its own, under a name that does
 # not stand before the task's Node on PATH.
-[ -d "$OUT/bin" ] || { echo "the install lines left nothing in \$OUT/bin" >&2; exit 1; }
+[ -d "$OUT/bin" ] || { echo "the install lines left nothing in \$OUT/bin"; exit 1; }
 if [ "$NODE" = 1 ]; then
   mkdir -p "$OUT/node"
   cp /opt/assay/node/bin/node "$OUT/node/node"

@@ -5,16 +5,16 @@ rm -rf /opt/assay/build
 
 # 0 if FILE has an entry for id 1000; `prefix` is set if the name agent belongs to another id.
 lists() {
-  prefix='' found=1 line=''
+  prefix='' found=1 line='' unended=''
   [ -e "$1" ] || : >"$1"
-  while IFS= read -r line; do
+  while IFS= read -r line || { [ -n "$line" ] && unended=1; }; do
     rest=${line#*:}
     rest=${rest#*:}
     [ "${rest%%:*}" != 1000 ] || found=0
     [ "${line%%:*}" != agent ] || prefix=assay-
   done <"$1"
   # A last line without its newline would swallow the one that is added.
-  [ -z "$line" ] || echo >>"$1"
+  [ -z "$unended" ] || echo >>"$1"
   return $found
 }
 
