@@ -8,10 +8,23 @@ from pydantic import BeforeValidator, StringConstraints, WithJsonSchema
 
 from assay.model.units import parse_duration, parse_size
 
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
-EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-EnvPattern = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
-Host = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]+$")]
+_NAME = r"^[a-z0-9][a-z0-9._-]*$"
+_ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+_ENV_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*\*?$"
+_HOST = r"^[A-Za-z0-9.-]+$"
+
+IN_WORDS = {
+    _NAME: "lower-case letters, digits, '.', '_' and '-'",
+    _ENV_NAME: "letters, digits and '_', as a variable's name",
+    _ENV_PATTERN: "letters, digits and '_', as a variable's name, with '*' at the end for a prefix",
+    _HOST: "letters, digits, '.' and '-', as a host's name",
+}
+"""What each pattern allows, for people."""
+
+Name = Annotated[str, StringConstraints(pattern=_NAME)]
+EnvName = Annotated[str, StringConstraints(pattern=_ENV_NAME)]
+EnvPattern = Annotated[str, StringConstraints(pattern=_ENV_PATTERN)]
+Host = Annotated[str, StringConstraints(pattern=_HOST)]
 
 _NUMBER: dict[str, Any] = {"type": "number", "exclusiveMinimum": 0}
 _COUNT: dict[str, Any] = {"type": "integer", "exclusiveMinimum": 0}

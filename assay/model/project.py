@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from assay.model.errors import ConfigError, UsageError, did_you_mean
 from assay.model.fields import Duration, Name, Size
@@ -109,6 +109,14 @@ class Fence(Table):
     """Which iptables sets the rules; `auto` takes nft where the kernel has it."""
     mode: Literal["closed", "sni"] = "closed"
     """Without internet: `closed` pins the vendor's addresses, `sni` also checks the name that TLS asks for."""
+
+    @field_validator("mode", mode="before", json_schema_input_type=Literal["closed", "sni"])
+    @classmethod
+    def _open_is_internet(cls, value: object) -> object:
+        if value == "open":
+            msg = "'open' is said by internet = true, in [defaults], a stage or a task; write closed or sni here"
+            raise ValueError(msg)
+        return value
 
 
 class Ask(Table):

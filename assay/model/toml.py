@@ -101,11 +101,13 @@ def _fault(model: type[BaseModel], detail: ErrorDetails, file: Path | str, prefi
     loc = loc[:-1] if is_key else loc
     problem = _problem(model, detail, loc)
     if is_key:
-        problem = f"the name {loc[-1]!r} does not do: {problem}"
+        problem = f"as a name, {problem}"
     return ConfigError(file, dotted(loc, prefix), problem)
 
 
 def _problem(model: type[BaseModel], detail: ErrorDetails, loc: tuple[str | int, ...]) -> str:
+    from assay.model.fields import IN_WORDS
+
     kind, given, ctx = detail["type"], detail["input"], detail.get("ctx", {})
     if kind == "extra_forbidden":
         known = sorted(set().union(*(m.model_fields for m in _models_at(model, loc[:-1]))))
@@ -117,7 +119,8 @@ def _problem(model: type[BaseModel], detail: ErrorDetails, loc: tuple[str | int,
         choices = [c.strip("'") for c in re.findall(r"'[^']*'", str(ctx.get("expected", "")))]
         return f"{_shown(given)} is not one of {', '.join(choices)}{did_you_mean(str(given), choices)}"
     if kind == "string_pattern_mismatch":
-        return f"{_shown(given)} does not match {ctx.get('pattern')}"
+        pattern = str(ctx.get("pattern"))
+        return f"{_shown(given)} does not do; write {IN_WORDS.get(pattern, f'what matches {pattern}')}"
     if kind == "value_error":
         return str(ctx.get("error", detail["msg"]))
     wanted = _WANTED.get(kind.removesuffix("_type"), "")
