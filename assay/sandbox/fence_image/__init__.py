@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from assay.sandbox.engine import Engine
     from assay.sandbox.recipe import Host, Recipe
 
-PROGRAMS = ("firewall", "forward", "gate", "legacy", "names", "nflog", "sidecar", "tally")
+PROGRAMS = ("entry", "firewall", "forward", "gate", "legacy", "names", "nflog", "sidecar", "tally")
 PACKAGES = ("assay", "assay/sandbox", "assay/sandbox/fence_image")
 
 
@@ -22,7 +22,7 @@ def context() -> dict[str, bytes]:
     here, room = files("assay.sandbox.fence_image"), files("assay.sandbox")
     return {
         "requirements.txt": (here / "requirements.txt").read_bytes(),
-        "start.py": (here / "start.py").read_bytes(),
+        "start.py": b"from assay.sandbox.fence_image.entry import main\n\nmain()\n",
         "assay/sandbox/rules.py": (room / "rules.py").read_bytes(),
         **{f"{package}/__init__.py": b"" for package in PACKAGES},
         **{f"{PACKAGES[-1]}/{name}.py": (here / f"{name}.py").read_bytes() for name in PROGRAMS},
