@@ -15,7 +15,6 @@ proven, `FenceFailed` is raised; nothing degrades. If the fence's container dies
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +24,7 @@ from typing import Any
 from assay.model.errors import AssayError, FenceFailed
 from assay.sandbox.engine import Engine, Spec
 from assay.sandbox.pins import RESOLVE_SECONDS, check, engine_host, look_up
-from assay.sandbox.rules import CLOSED, MODES, MOST_ADDRESSES, OPEN, SNI, Pin, Plan
+from assay.sandbox.rules import CLOSED, MODES, MOST_ADDRESSES, OPEN, SNI, Pin, Plan, written
 from assay.sandbox.sidecar import Sidecar
 
 READY_SECONDS = 60.0
@@ -42,7 +41,7 @@ AT_ONCE = {
 }
 """For the agent's environment without internet: refused at once, a package tool still retries for minutes."""
 
-_ARGV = ("python3", "-Es", "/opt/fence/start.py")
+_ARGV = ("python3", "-EsS", "/opt/fence/start.py")
 _MEMORY = 128 << 20
 _PIDS = 64
 
@@ -231,7 +230,7 @@ class Fence:
             FenceFailed: The rules could not be added and proven; the fence is then gone.
         """
         outer = self._gate or self._standing
-        outer.give_plan(self._plan(tuple(pins), gate=self._gate is not None)._asdict())
+        outer.give_plan(self._plan(tuple(pins), gate=self._gate is not None))
         outer.ask("HUP", "refreshed", ANSWER_SECONDS)
         self.pins = tuple(pins)
 
@@ -278,7 +277,7 @@ class Fence:
             gate.expect("ready", READY_SECONDS)
             address = self.engine.address(gate.id)
             pins = tuple(Pin(pin.host, (address,), pin.ports, private=True) for pin in self.pins)
-            self._standing.give_plan(self._plan(pins, gate=False)._asdict())
+            self._standing.give_plan(self._plan(pins, gate=False))
             self._standing.start()
         except AssayError as error:
             self._failure = error
@@ -301,7 +300,6 @@ class Fence:
         return self._spec(f"{self.name}-gate", "gate", self._plan(self.pins, gate=True), ("SETUID", "SETGID"))
 
     def _spec(self, name: str, part: str, plan: Plan | None, caps: tuple[str, ...]) -> Spec:
-        settings = {"backend": self.backend, "plan": plan._asdict() if plan else None}
         raw = ("NET_RAW",) if self.backend != "nft" else ()
         return Spec(
             image=self.image,
@@ -309,7 +307,7 @@ class Fence:
             name=name,
             labels={**self.labels, "assay.fence": part},
             workdir="/opt/fence",
-            env={"ASSAY_FENCE": json.dumps(settings)},
+            env={"ASSAY_BACKEND": self.backend, "ASSAY_PLAN": written(plan) if plan else ""},
             network=self.where,
             caps=("NET_ADMIN", "NET_BIND_SERVICE", *raw, *caps),
             # With this, not even the engine's own resolver has anywhere to forward to.

@@ -85,11 +85,37 @@ class Plan(NamedTuple):
     lab: tuple[str, ...] = ()
 
 
+def written(plan: Plan) -> str:
+    """A plan as text, a line each for what there is: how it travels into the container."""
+    lines = [f"mode {plan.mode}"]
+    lines += [f"pin {pin.host} {_ports(pin.ports)} {','.join(pin.addresses)}" for pin in plan.pins]
+    if plan.serves:
+        lines.append(f"serves {_ports(plan.serves)}")
+    for word, networks in (("refused", plan.refused), ("lab", plan.lab)):
+        if networks:
+            lines.append(f"{word} {','.join(networks)}")
+    return "\n".join(lines) + "\n"
+
+
+def read(text: str) -> Plan:
+    """The plan that `written` wrote; where it came from no longer matters to its pins."""
+    pins: list[Pin] = []
+    rest: dict[str, str] = {}
+    for words in (line.split() for line in text.splitlines()):
+        if words[0] == "pin":
+            pins.append(Pin(words[1], tuple(words[3].split(",")), _numbers(words[2])))
+        else:
+            rest[words[0]] = words[1]
+    networks = (tuple(rest[word].split(",")) if word in rest else () for word in ("refused", "lab"))
+    return Plan(rest["mode"], tuple(pins), _numbers(rest.get("serves", "")), *networks)
+
+
 class Around(NamedTuple):
-    """What an open fence finds where it stands: the engine's resolvers, and the networks on its own links."""
+    """What a fence finds where it stands: the engine's resolvers, the networks on its links, whether IPv6 leads out."""
 
     resolvers: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
+    ipv6: bool = False
 
 
 class Rule(NamedTuple):
@@ -268,6 +294,10 @@ def _version(text: str) -> int:
 
 def _net(text: str) -> str:
     return str(ipaddress.ip_network(text))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in text.split(",") if word)
 
 
 def _ports(ports: Iterable[int]) -> str:

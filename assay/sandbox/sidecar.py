@@ -15,8 +15,9 @@ from typing import Any
 
 from assay.model.errors import AssayError, EngineError, FenceFailed
 from assay.sandbox.engine import Engine, Spec
+from assay.sandbox.rules import Plan, written
 
-PLAN_PATH = "run/fence/plan.json"
+PLAN_PATH = "run/fence/plan"
 
 _NEVER = "0001-01-01T00:00:00Z"
 
@@ -51,9 +52,9 @@ class Sidecar:
         self._read(follow=False)
         threading.Thread(target=self._follow, name=f"fence {self.id[:12]}", daemon=True).start()
 
-    def give_plan(self, plan: dict[str, Any]) -> None:
+    def give_plan(self, plan: Plan) -> None:
         """Put a plan where it looks for one."""
-        content = json.dumps(plan).encode()
+        content = written(plan).encode("ascii")
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as tar:
             entry = tarfile.TarInfo(PLAN_PATH)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import json
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -26,8 +25,13 @@ class Failed(Exception):
     """The rules could not be set or proven."""
 
 
-def set_up(backend: str, rules: Rules) -> str:
+def set_up(backend: str, rules: Rules, meanwhile: Callable[[], object] = lambda: None) -> str:
     """Set both families' rules with the first tool that can, and verify every one; the tool's name.
+
+    Args:
+        backend: `nft`, `legacy` or `auto`.
+        rules: Of each family.
+        meanwhile: Called while the kernel is busy: a change of its tables is mostly waiting (20 ms).
 
     Raises:
         Failed: None could, or what stands is not what was meant.
@@ -35,7 +39,7 @@ def set_up(backend: str, rules: Rules) -> str:
     said = []
     for name in (NFT, LEGACY) if backend == AUTO else (backend,):
         try:
-            _restore(name, {version: table(rules[version]) for version in TOOLS}, ())
+            _restore(name, {version: table(rules[version]) for version in TOOLS}, (), meanwhile)
         except Failed as failure:
             said.append(str(failure))
             if backend == AUTO and name == NFT:
@@ -62,6 +66,8 @@ def verify(backend: str, rules: Rules) -> None:
         Failed: They differ.
     """
     if backend == LEGACY:
+        import json
+
         wanted = {str(version): [rule._asdict() for rule in rules[version]] for version in TOOLS}
         differing = json.loads(_legacy("verify", json.dumps(wanted)))
         if differing:
@@ -80,7 +86,7 @@ def verify(backend: str, rules: Rules) -> None:
 def counted(backend: str) -> int:
     """Packets that the REJECT rules have refused so far, both families."""
     if backend == LEGACY:
-        return int(json.loads(_legacy("count", "")))
+        return int(_legacy("count", ""))
     refusals = 0
     for lines in _saved(backend, ("-c",)).values():
         for line in lines:
@@ -99,6 +105,8 @@ def probe(logged: Callable[[], None]) -> int:
     Raises:
         Failed: Something connected, hung, or went unlogged.
     """
+    import socket
+
     sent = 0
     for version, address in PROBED.items():
         with socket.socket(socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_STREAM) as attempt:
@@ -123,8 +131,10 @@ def probe(logged: Callable[[], None]) -> int:
     return sent
 
 
-def _restore(backend: str, texts: Mapping[int, str], options: Sequence[str]) -> None:
-    _both({v: [f"{TOOLS[v]}-{backend}-restore", *options] for v in texts}, texts)
+def _restore(
+    backend: str, texts: Mapping[int, str], options: Sequence[str], meanwhile: Callable[[], object] = lambda: None
+) -> None:
+    _both({v: [f"{TOOLS[v]}-{backend}-restore", *options] for v in texts}, texts, meanwhile)
 
 
 def _saved(backend: str, options: Sequence[str]) -> dict[int, list[str]]:
@@ -143,20 +153,28 @@ def _clear(backend: str) -> None:
 
 
 def _legacy(verb: str, text: str) -> str:
-    argv = [sys.executable, "-Es", "-m", "assay.sandbox.fence_image.legacy", verb]
+    argv = [sys.executable, "-EsS", "-m", "assay.sandbox.fence_image.legacy", verb]
     return _both({4: argv}, {4: text})[4]
 
 
-def _both(commands: Mapping[int, Sequence[str]], inputs: Mapping[int, str]) -> dict[int, str]:
+def _both(
+    commands: Mapping[int, Sequence[str]], inputs: Mapping[int, str], meanwhile: Callable[[], object] = lambda: None
+) -> dict[int, str]:
     """Run one command a family, side by side."""
     running: dict[int, subprocess.Popen[str]] = {}
     out, failures = {}, []
     try:
         for version, argv in commands.items():
             pipe = subprocess.PIPE
-            running[version] = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+            running[version] = process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+            assert process.stdin is not None  # noqa: S101
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(inputs.get(version, ""))
+                process.stdin.close()
+            process.stdin = None
+        meanwhile()
         for version, process in running.items():
-            out[version], said = process.communicate(inputs.get(version, ""), timeout=CALL_SECONDS)
+            out[version], said = process.communicate(timeout=CALL_SECONDS)
             if process.returncode:
                 failures.append(f"{commands[version][0]}: {' '.join(said.split())[:300] or process.returncode}")
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -19,10 +19,9 @@ from typing import Any
 from assay.sandbox.fence_image import firewall, nflog
 from assay.sandbox.fence_image.names import Question, answer, parse
 from assay.sandbox.fence_image.tally import Tally
-from assay.sandbox.rules import NFLOG_GROUP, OPEN, Around, Pin, Plan, compile_rules
+from assay.sandbox.rules import NFLOG_GROUP, OPEN, Around, Plan, compile_rules, read
 
-PLAN = "/run/fence/plan.json"
-SETTINGS = "ASSAY_FENCE"
+PLAN = "/run/fence/plan"
 RESOLVER = ("127.0.0.1", 53)
 BATCH = 64
 """Datagrams taken from one socket before the others get their turn."""
@@ -34,27 +33,12 @@ def tell(event: str, **facts: Any) -> None:
     sys.stdout.flush()
 
 
-def read_plan(data: dict[str, Any]) -> Plan:
-    """A plan as it travels: tuples became lists on the way."""
-    pins = tuple(Pin(host, tuple(addresses), tuple(ports), private) for host, addresses, ports, private in data["pins"])
-    return Plan(data["mode"], pins, *(tuple(data[key]) for key in ("serves", "refused", "lab")))
-
-
-def given_plan() -> dict[str, Any]:
-    """The plan that the harness put in."""
-    with open(PLAN, encoding="utf-8") as file:  # noqa: PTH123 (pathlib costs start-up time)
-        plan: dict[str, Any] = json.load(file)
-        return plan
-
-
 class Sidecar:
     """A fence from its start to its end."""
 
-    def __init__(self, plan: Plan, backend: str) -> None:
-        self.plan = plan
-        self.around, self.ipv6 = look_around()
-        self.rules = self._compiled()
-        self.backend = firewall.set_up(backend, self.rules)
+    def __init__(self, plan: Plan, around: Around, rules: firewall.Rules, backend: str) -> None:
+        self.plan, self.around, self.rules, self.backend = plan, around, rules, backend
+        self.ipv6 = around.ipv6
         self.log = nflog.listen(NFLOG_GROUP)
         self.packets, self.names, self.unknown, self.turned_away = Tally(), Tally(), Tally(), Tally()
         self.selector = selectors.DefaultSelector()
@@ -135,7 +119,8 @@ class Sidecar:
 
     def refresh(self) -> None:
         """Take further addresses: first the rules, then the names."""
-        self.plan = read_plan(given_plan())
+        with open(PLAN, encoding="ascii") as file:  # noqa: PTH123 (pathlib costs start-up time)
+            self.plan = read(file.read())
         old, self.rules = self.rules, self._compiled()
         firewall.grow(self.backend, old, self.rules)
         self._write_names()
@@ -224,42 +209,3 @@ class Sidecar:
             signal.signal(number, lambda *_: None)
         self.writer = writer
         return reader
-
-
-def look_around() -> tuple[Around, bool]:
-    """The engine's resolvers, the networks on our links, and whether IPv6 leads anywhere."""
-    with open("/etc/resolv.conf", encoding="utf-8") as file:  # noqa: PTH123
-        words = [line.split() for line in file]
-    resolvers = tuple(w[1].partition("%")[0] for w in words if len(w) > 1 and w[0] == "nameserver")
-    links, ipv6 = [], False
-    with open("/proc/net/route", encoding="ascii") as file:  # noqa: PTH123
-        for fields in (line.split() for line in list(file)[1:]):
-            target, gateway, mask = (bytes.fromhex(fields[n])[::-1] for n in (1, 2, 7))
-            if not any(gateway) and any(mask):
-                links.append(f"{socket.inet_ntoa(target)}/{int.from_bytes(mask, 'big').bit_count()}")
-    with open("/proc/net/ipv6_route", encoding="ascii") as file:  # noqa: PTH123
-        for fields in (line.split() for line in file):
-            network, size, via = bytes.fromhex(fields[0]), int(fields[1], 16), fields[4]
-            if fields[9] == "lo":
-                continue
-            if not size:
-                ipv6 = True
-            elif not via.strip("0") and network[0] != 0xFF:
-                links.append(f"{socket.inet_ntop(socket.AF_INET6, network)}/{size}")
-    return Around(resolvers, tuple(dict.fromkeys(links))), ipv6
-
-
-def main() -> None:
-    """Stand as the fence that the settings describe; one line `failed` and a bad exit where that cannot be."""
-    settings = json.loads(os.environ[SETTINGS])
-    try:
-        sidecar = Sidecar(read_plan(settings["plan"] or given_plan()), settings["backend"])
-        sidecar.start()
-        sidecar.run()
-    except (firewall.Failed, OSError) as error:
-        tell("failed", why=str(error))
-        sys.exit(1)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,5 +1,0 @@
-"""What the fence's container runs."""
-
-from assay.sandbox.fence_image.sidecar import main
-
-main()
