@@ -215,8 +215,8 @@ def leftovers(roots: Mapping[Path, str]) -> dict[str, str]:
     with contextlib.closing(docker.APIClient(version="auto", timeout=60)) as api:
         found = {}
         for container in api.containers(all=True, filters={"label": "assay"}):
-            values = set(container["Labels"].values())
-            owner = next((test for root, test in roots.items() if any(str(root) in value for value in values)), None)
+            project = Path(container["Labels"].get("assay.project", "/"))
+            owner = next((test for root, test in roots.items() if project.is_relative_to(root)), None)
             if owner is not None:
                 found[f"{container['Names'][0]} ({container['State']})"] = owner
                 api.remove_container(container["Id"], force=True, v=True)
