@@ -71,6 +71,7 @@ class RunRecord:
     rehearsal: bool = False
     image: str | None = None
     task_image: str | None = None
+    checker_image: str | None = None
     engine: str | None = None
     fence: str | None = None
     owner: str | None = None

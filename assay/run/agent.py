@@ -13,13 +13,15 @@ from assay import decoders
 from assay.model.errors import EngineError
 from assay.model.events import Decoder, Event, Exit, Facts, Started
 from assay.model.outcome import Ending
-from assay.model.record import State
+from assay.model.record import RunRecord, State
 from assay.run import collect, launch
 from assay.run.attempt import Attempt
 from assay.run.follow import STDERR, Follower
+from assay.run.mend import mend
 from assay.run.place import Place
 from assay.run.record import now
 from assay.run.session import session_file
+from assay.run.snapshot import restore_volumes
 from assay.sandbox.engine import Spec
 from assay.sandbox.seccomp import profile
 from assay.terminal.transcript import Transcript
@@ -37,8 +39,9 @@ def create(attempt: Attempt, around: Place) -> str:
     """Create the container and put everything in it but the credential; its id."""
     job, engine, settings = attempt.job, attempt.engine, attempt.job.settings
     start = launch.plan(job, ca_pem=around.ca_pem, offline=not settings.internet)
+    earlier = job.earlier
     spec = Spec(
-        image=job.images.agent,
+        image=(earlier.record.snapshot if earlier is not None else None) or job.images.agent,
         argv=start.argv,
         name=attempt.name("agent"),
         labels={**attempt.labels, "assay.role": "agent"},
@@ -53,22 +56,60 @@ def create(attempt: Attempt, around: Place) -> str:
         pids=settings.pids,
         seccomp=profile(),
     )
-    agent = engine.create(spec)
+    container = engine.create(spec)
     try:
-        if job.images.own:
-            attempt.before = collect.tree_of(engine, agent, job.task.settings.workdir)
-        engine.put(agent, b"".join([*launch.members(start), *launch.given(job), launch.END]))
+        attempt.before = _before(attempt, container)
+        engine.put(container, b"".join([*launch.members(start), *launch.placed(job), launch.END]))
+        if earlier is not None and earlier.kept:
+            restore_volumes(engine, container, earlier.path, job.images.volumes)
+            mend(attempt, container, start)
     except BaseException:
-        engine.remove(agent)
+        engine.remove(container)
         raise
     attempt.start = start
-    return agent
+    return container
 
 
-def follow(attempt: Attempt, agent: str) -> Facts:
+def _before(attempt: Attempt, container: str) -> collect.Tree:
+    """What the task's own image holds in the working directory; the default environment has nothing there."""
+    job, engine = attempt.job, attempt.engine
+    if not job.images.own:
+        return {}
+    if job.earlier is None or not job.earlier.record.snapshot:
+        return collect.tree_of(engine, container, job.task.settings.workdir)
+    labels = {**attempt.labels, "assay.role": "before"}
+    bare = engine.create(Spec(job.images.task, ["/"], attempt.name("before"), labels))
+    try:
+        return collect.tree_of(engine, bare, job.task.settings.workdir)
+    finally:
+        engine.remove(bare)
+
+
+def follow(attempt: Attempt, container: str) -> Facts:
     """Start the agent, follow it to its end, stop it completely; record how it ended."""
     record, start = attempt.record, attempt.start
     assert start is not None  # noqa: S101 - set when the container was created
+    record.session = start.session
+    if attempt.stop.reason is not None:
+        record.ending, record.reason = Ending.INTERRUPTED, f"{attempt.stop.reason}, before the agent was started"
+        record.resumable, record.session = attempt.job.choice.entry is not None, None
+        return Facts()
+    record.times.started = now()
+    attempt.dir.save(State.RUNNING)
+    began = time.monotonic()
+    _start(attempt, container, start)
+    return see_through(attempt, container, began)
+
+
+def see_through(attempt: Attempt, container: str, began: float) -> Facts:
+    """Follow a started agent to its end. What an earlier harness kept of its output is taken up, not kept twice.
+
+    Args:
+        attempt: The run.
+        container: The agent's.
+        began: When it was started, on the monotonic clock.
+    """
+    record = attempt.record
     decoder = decoders.get(record.decoder or "text")
     transcript = Transcript(attempt.dir.path / "transcript.txt")
 
@@ -78,14 +119,9 @@ def follow(attempt: Attempt, agent: str) -> Facts:
         if isinstance(event, Started):
             _started(attempt, event)
 
-    record.times.started = now()
-    record.session = start.session
-    attempt.dir.save(State.RUNNING)
-    began = time.monotonic()
-    _start(attempt, agent, start)
     follower = Follower(
         attempt.engine,
-        agent,
+        container,
         attempt.dir.path,
         decoder,
         attempt.redactor,
@@ -93,14 +129,14 @@ def follow(attempt: Attempt, agent: str) -> Facts:
         lambda error: attempt.signals.put(("broken", error)),
     )
     follower.start()
-    threading.Thread(target=_wait, args=(attempt, agent), name=f"wait {agent[:12]}", daemon=True).start()
-    code = _until_ended(attempt, agent, follower, began)
+    threading.Thread(target=_wait, args=(attempt, container), name=f"wait {container[:12]}", daemon=True).start()
+    code = _until_ended(attempt, container, follower, began)
     record.times.seconds = round(time.monotonic() - began, 3)
     record.times.ended = now()
     follower.process_ended()
     follower.join(LOG_SECONDS)
     transcript.close()
-    facts = _conclude(attempt, decoder, follower, code, agent)
+    facts = _conclude(attempt, decoder, follower, code, container)
     attempt.log.info("ended", ending=str(record.ending), reason=record.reason, code=code, seconds=record.times.seconds)
     return facts
 
@@ -183,40 +219,59 @@ def _started(attempt: Attempt, event: Started) -> None:
         attempt.cut_short(Ending.CRASHED, reason)
 
 
-def _conclude(attempt: Attempt, decoder: Decoder, follower: Follower, code: int | None, agent: str) -> Facts:
+def _conclude(attempt: Attempt, decoder: Decoder, follower: Follower, code: int | None, container: str) -> Facts:
     """Write down how the run ended and what the stream stated."""
-    record, cut = attempt.record, attempt.cut
+    record, cut, earlier = attempt.record, attempt.cut, attempt.job.earlier
     stderr = (attempt.dir.path / STDERR).read_bytes()[-STDERR_TAIL:]
-    kept = session_file(attempt.engine, agent, attempt.job, follower.facts.session or record.session, attempt.start)
-    exit_ = Exit(code, stderr, kept, stopped=cut is not None, ended_at=record.times.ended)
+    kept = session_file(attempt.engine, container, attempt.job, follower.facts.session or record.session, attempt.start)
+    resumed = earlier is not None and earlier.kept
+    exit_ = Exit(code, stderr, kept, stopped=cut is not None, resumed=resumed, ended_at=record.times.ended)
     try:
         facts = decoder.conclude(follower.facts, exit_)
-        ending = facts.ending or Ending.CRASHED
-        reason = facts.reason
+        ending, reason = facts.ending or Ending.CRASHED, facts.reason
     except Exception:
         attempt.log.exception("decoder failed")
         facts, ending, reason = follower.facts, Ending.CRASHED, "the decoder failed; see harness.jsonl"
     if follower.fault is not None:
         attempt.log.error("decoder failed", traceback="".join(traceback.format_exception(follower.fault)))
         ending, reason = Ending.CRASHED, f"the decoder failed on this stream ({follower.fault!r}); see harness.jsonl"
+    # A CLI that said its last word and then did not end has finished all the same.
     if cut is not None and not (cut[0] is Ending.STALLED and ending is Ending.FINISHED):
         ending, reason = cut
     record.ending, record.reason, record.exit_code = ending, reason or None, code
+    _write_facts(record, facts, vendor=attempt.job.choice.entry is not None)
+    _check_promises(attempt, facts)
+    _settle_resumable(attempt, session_kept=kept is not None)
+    return facts
+
+
+def _write_facts(record: RunRecord, facts: Facts, *, vendor: bool) -> None:
     record.error_kind, record.reset_at = facts.error_kind or None, facts.reset_at
-    record.resumable = ending.resumable and attempt.job.choice.entry is not None
     record.session, record.model_used = facts.session or record.session, facts.model
     record.cli_version = facts.cli_version or record.cli_version
     record.turns, record.tokens, record.cost_usd = facts.turns, facts.tokens, facts.cost_usd
     record.cost_source = "cli" if facts.cost_usd is not None else None
-    record.tool_calls = len(facts.tool_calls) if attempt.job.choice.entry is not None else None
-    _check_effort(attempt, facts)
-    return facts
+    record.tool_calls = len(facts.tool_calls) if vendor else None
 
 
-def _check_effort(attempt: Attempt, facts: Facts) -> None:
-    """A run whose CLI says that it used another effort than it was told is not the run that was asked for."""
-    record = attempt.record
-    if facts.effort is None or record.effort is None or facts.effort == record.effort:
+def _settle_resumable(attempt: Attempt, *, session_kept: bool) -> None:
+    """Whether this run can be resumed, and whether there is a session of the CLI's to go on with."""
+    record, entry = attempt.record, attempt.job.choice.entry
+    if record.ending is None or entry is None or not record.ending.resumable:
+        record.resumable = False
         return
-    record.ending = Ending.CRASHED
-    record.reason = f"effort {record.effort} was asked for, the CLI used {facts.effort}"
+    begun = session_kept or (entry.session_file is None and record.session is not None)
+    record.resumable = begun or record.ending is not Ending.CRASHED
+    if not begun:
+        record.session = None
+
+
+def _check_promises(attempt: Attempt, facts: Facts) -> None:
+    """A run that was not the one asked for measures nothing: another effort, another session."""
+    record, earlier = attempt.record, attempt.job.earlier
+    if facts.effort is not None and record.effort is not None and facts.effort != record.effort:
+        record.ending = Ending.CRASHED
+        record.reason = f"effort {record.effort} was asked for, the CLI used {facts.effort}"
+    if earlier is not None and earlier.kept and facts.session not in (None, earlier.record.session):
+        record.ending = Ending.CRASHED
+        record.reason = f"the CLI began a new session {facts.session} instead of going on with {earlier.record.session}"

@@ -2,11 +2,13 @@
 
 Following the engine's log live is a view that may lose the tail of a burst. The record is therefore completed from
 one whole read after the process has ended, skipping what is on disk already; secrets are overwritten in place, so the
-offsets hold.
+offsets hold. A harness that takes a run over skips in the same way what an earlier one kept, after a line that was
+torn in half was cut off.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -54,11 +56,12 @@ class Follower(threading.Thread):
         super().__init__(name=f"follow {container[:12]}", daemon=True)
         self._engine, self._container, self._decoder, self._redactor = engine, container, decoder, redactor
         self._on_event, self._on_failure = on_event, on_failure
+        self._events = run / EVENTS
+        self._kept = {1: _whole_lines(run / EVENTS), 2: _whole_lines(run / STDERR)}
         self._files: dict[int, IO[bytes]] = {
             1: (run / EVENTS).open("ab", buffering=0),
             2: (run / STDERR).open("ab", buffering=0),
         }
-        self._kept = {1: (run / EVENTS).stat().st_size, 2: (run / STDERR).stat().st_size}
         self._partial: dict[int, list[bytes]] = {1: [], 2: []}
         self._ended = threading.Event()
         self.facts = Facts()
@@ -96,28 +99,34 @@ class Follower(threading.Thread):
             self.fault = error
 
     def _lines(self) -> Iterator[bytes]:
-        """Lines of standard output, after they were kept."""
-        try:
-            for stream, data in self._engine.log(self._container, follow=True):
-                yield from self._keep(stream, data)
-        except EngineError:
-            # Only the view broke; if the container is gone too, the whole read below says so.
-            pass
+        """Lines of standard output: what an earlier harness kept, then what comes, after it was kept."""
+        if self._kept[STDOUT_STREAM]:
+            with self._events.open("rb") as kept:
+                for line in kept:
+                    yield line[:-1]
+        # If the container is gone, and not only the view of it, the whole read below says so.
+        with contextlib.suppress(EngineError):
+            yield from self._new(follow=True)
         self._ended.wait()
-        skip = {stream: size + sum(map(len, self._partial[stream])) for stream, size in self._kept.items()}
-        for stream, data in self._engine.log(self._container, follow=False):
-            if skip.get(stream, 0) >= len(data):
-                skip[stream] -= len(data)
-                continue
-            fresh, skip[stream] = data[skip.get(stream, 0) :], 0
-            yield from self._keep(stream, fresh)
+        yield from self._new(follow=False)
         for stream in (2, 1):
             if rest := b"".join(self._partial[stream]):
                 self._partial[stream] = []
                 cleaned = self._redactor.clean(rest)
-                self._files[stream].write(cleaned)
+                _write_all(self._files[stream], cleaned)
                 if stream == STDOUT_STREAM:
                     yield cleaned
+
+    def _new(self, *, follow: bool) -> Iterator[bytes]:
+        """Read the log from its start, passing over what we have."""
+        skip = {stream: size + sum(map(len, self._partial[stream])) for stream, size in self._kept.items()}
+        for stream, data in self._engine.log(self._container, follow=follow):
+            had = skip.get(stream, 0)
+            if had:
+                skip[stream] = max(0, had - len(data))
+                data = data[had:]
+            if data:
+                yield from self._keep(stream, data)
 
     def _keep(self, stream: int, data: bytes) -> Iterator[bytes]:
         """Write the complete lines of a chunk; yield those of standard output."""
@@ -133,6 +142,25 @@ class Follower(threading.Thread):
         self._kept[stream] += len(block)
         if stream == STDOUT_STREAM:
             yield from block[:-1].split(b"\n")
+
+
+def _whole_lines(path: Path) -> int:
+    """Cut a torn last line off a kept stream; the size of what is left."""
+    if not path.exists():
+        return 0
+    with path.open("r+b") as file:
+        size = at = file.seek(0, 2)
+        while at > 0:
+            step = min(at, 1 << 20)
+            file.seek(at - step)
+            newline = file.read(step).rfind(b"\n")
+            if newline >= 0:
+                at = at - step + newline + 1
+                break
+            at -= step
+        if at != size:
+            file.truncate(at)
+        return at
 
 
 def _write_all(file: IO[bytes], data: bytes) -> None:

@@ -29,6 +29,7 @@ class Images:
         checker: Where the checker runs.
         support: Our own, with python3: the stand-in's and the environment of plain tasks.
         fence: The sidecar's.
+        volumes: Paths of the task's image that no snapshot keeps.
         own: The task brought its image: it may hold files in the working directory, variables and volumes.
         env: Variables of the image that must not reach the agent, for `Spec.env`.
     """
@@ -38,8 +39,36 @@ class Images:
     checker: str
     support: str
     fence: str = ""
+    volumes: tuple[str, ...] = ()
     own: bool = False
     env: Mapping[str, None] = field(default_factory=dict)
+
+
+RUNG_PASSED = "rung passed"
+"""The reason of a `Stop` that ends runs whose answer nobody needs any more: no snapshot is taken of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The run that a resumed one goes on with.
+
+    Attributes:
+        path: Its run directory.
+        message: What the agent is told.
+        turn: Where a rehearsal's script goes on.
+        spent: Seconds the agent had over the whole chain.
+    """
+
+    path: Path
+    record: RunRecord
+    message: str
+    turn: int = 0
+    spent: float = 0.0
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is a session to go on with; else the agent begins anew."""
+        return bool(self.record.snapshot and self.record.session)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +76,8 @@ class Job:
     """What `lifecycle.perform` carries out.
 
     Attributes:
+        script_text: The script as it was written.
+        earlier: The run to go on with.
         command: What the built-in agent `script` runs with `sh -c`.
         script: The rehearsal's; None for a real run.
         fence_mode: `closed`, `open` or `sni`.
@@ -61,7 +92,9 @@ class Job:
     project: Path
     held: Held = field(default_factory=Held)
     script: Script | None = None
+    script_text: bytes | None = None
     command: str | None = None
+    earlier: Earlier | None = None
     stage: str | None = None
     rung: int | None = None
     attempt: int = 1

@@ -73,7 +73,7 @@ def plan(job: Job, *, ca_pem: bytes | None, offline: bool) -> Start:
     blanks = {
         "model": job.choice.model or "",
         "effort": job.choice.effort or "",
-        "session": str(uuid.uuid4()) if entry is not None and entry.launch.session == "given" else "",
+        "session": _session(job),
         "workdir": workdir,
         "workdir_dashed": re.sub(r"[^A-Za-z0-9]", "-", workdir),
         "home": HOME,
@@ -100,10 +100,11 @@ def plan(job: Job, *, ca_pem: bytes | None, offline: bool) -> Start:
             env |= dict.fromkeys(entry.launch.ca_env, CA)
     argv = [fill(part, blanks) for part in argv]
     secret_input = bool(job.held.names)
+    prompt = job.earlier.message if job.earlier is not None and job.earlier.kept else job.task.prompt
     files = [
         Put(PLACE),
         Put(f"{PLACE}/launch", (resources.files("assay.sandbox") / "launch.sh").read_bytes(), 0o755),
-        Put(PROMPT, job.task.prompt.encode(), 0o644),
+        Put(PROMPT, prompt.encode(), 0o644),
         *([Put(CA, ca_pem, 0o644)] if ca_pem is not None else []),
         *_home({path: fill(text, blanks) for path, text in extra.items()}, uid),
     ]
@@ -120,10 +121,20 @@ def plan(job: Job, *, ca_pem: bytes | None, offline: bool) -> Start:
     )
 
 
+def _session(job: Job) -> str:
+    """The session's id as far as it is known before the start."""
+    entry, earlier = job.choice.entry, job.earlier
+    if entry is None:
+        return ""
+    if earlier is not None and earlier.kept:
+        return earlier.record.session or ""
+    return str(uuid.uuid4()) if entry.launch.session == "given" else ""
+
+
 def _vendor(entry: Agent, job: Job, *, offline: bool, root: bool) -> tuple[list[str], dict[str, str], dict[str, str]]:
     launch = entry.launch
     argv = [
-        *launch.run,
+        *(launch.resume if job.earlier is not None and job.earlier.kept else launch.run),
         *job.choice.effort_arguments,
         *(launch.offline if offline else ()),
     ]
@@ -163,6 +174,11 @@ def _home(files: Mapping[str, str], uid: int) -> list[Put]:
             made.setdefault(folder, Put(folder, owner=uid, mode=0o755))
         made[full] = Put(full, text.encode(), 0o644, uid)
     return list(made.values())
+
+
+def placed(job: Job) -> list[bytes]:
+    """What is put into the container before it starts: `given`, unless a snapshot holds it already."""
+    return [] if job.earlier is not None and job.earlier.record.snapshot else given(job)
 
 
 def given(job: Job) -> list[bytes]:

@@ -12,14 +12,14 @@ import traceback
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from assay.model.errors import AssayError
+from assay.model.errors import AssayError, EngineError
 from assay.model.events import Facts
 from assay.model.outcome import Ending, Verdict
 from assay.model.record import RunRecord, State
-from assay.run import agent, collect, launch, place, prices
+from assay.run import account, agent, collect, launch, place, prices, snapshot
 from assay.run.attempt import Attempt
 from assay.run.grade import Checker, Grading
-from assay.run.job import Job, Stop, Watch
+from assay.run.job import RUNG_PASSED, Job, Stop, Watch
 from assay.run.judge import Graded, Kind
 from assay.run.log import Log
 from assay.run.owner import me
@@ -31,37 +31,49 @@ from assay.sandbox.engine import Engine
 def perform(job: Job, engine: Engine, watch: Watch, stop: Stop, pool: ThreadPoolExecutor) -> RunRecord:
     """Carry out one run and commit it.
 
+    Args:
+        job: What is to run; with `job.earlier` it goes on with that run.
+        engine: Where.
+        watch: Whoever looks on.
+        stop: Asks the run to stop.
+        pool: For small work in the background; never the pool that calls this.
+
     Raises:
+        UsageError: The earlier run was resumed already.
         Unmeasured: The engine or the disk failed; the record says what is known, containers are gone.
     """
     attempt = _begin(job, engine, watch, stop)
-    record = attempt.record
-    try:
+    with committed(attempt):
         with _surroundings(attempt, pool) as container:
             facts = agent.follow(attempt, container)
             attempt.dir.save(State.STOPPED)
-            grading = _prepare_grading(attempt, pool)
-            left = _collect(attempt, container)
-            attempt.dir.save(State.COLLECTED)
-        _grade(attempt, left, grading)
-        _price(attempt, facts)
-        for removal in attempt.removals:
-            removal.result()
-        attempt.dir.commit()
-    except Exception as error:
-        _failed(attempt, error)
-        raise
-    finally:
-        attempt.log.close()
-        watch.ended(record)
-    return record
+            left, grading = keep(attempt, container, pool)
+        judge(attempt, left, grading, facts)
+    return attempt.record
+
+
+def keep(attempt: Attempt, container: str, pool: ThreadPoolExecutor) -> tuple[collect.Left, Future[Grading] | None]:
+    """Take out of the stopped container what is kept; the checker's container is made meanwhile."""
+    grading = prepare_grading(attempt, pool)
+    account.settle(attempt, container)
+    left = _collect(attempt, container)
+    _snapshot(attempt, container)
+    attempt.dir.save(State.COLLECTED)
+    return left, grading
+
+
+def judge(attempt: Attempt, left: collect.Left, grading: Future[Grading] | None, facts: Facts) -> None:
+    """Verdict and cost."""
+    _grade(attempt, left, grading)
+    _price(attempt, facts)
+    _forget_earlier(attempt)
 
 
 # -- the steps ------------------------------------------------------------------------------------------------------
 
 
 def _begin(job: Job, engine: Engine, watch: Watch, stop: Stop) -> Attempt:
-    choice, task = job.choice, job.task
+    choice, task, earlier = job.choice, job.task, job.earlier
     entry = choice.entry
     record = RunRecord(
         id="",
@@ -80,26 +92,58 @@ def _begin(job: Job, engine: Engine, watch: Watch, stop: Stop) -> Attempt:
         rehearsal=job.script is not None,
         image=job.images.agent,
         task_image=job.images.task,
+        checker_image=job.images.checker if task.checker is not None else None,
         fence=job.fence_mode,
         owner=me(),
+        resumed_from=earlier.record.id if earlier is not None else None,
     )
     record.times.limit_seconds = job.settings.timeout
     made = RunDir.create(job.runs, record)
-    made.write("prompt.md", task.prompt)
-    labels = {"assay.run": record.id, "assay.project": str(job.project), "assay.owner": record.owner or ""}
-    attempt = Attempt(
+    if earlier is not None:
+        try:
+            RunDir(earlier.path, earlier.record).claim_resume(record.id)
+        except BaseException:
+            made.discard()
+            raise
+    made.write("prompt.md", earlier.message if earlier is not None and earlier.kept else task.prompt)
+    if job.script_text is not None:
+        made.write("rehearsal.toml", job.script_text)
+    attempt = attempt_at(job, engine, watch, stop, made)
+    attempt.log.info("created", agent=choice.label, task=str(task.path), resumed_from=record.resumed_from)
+    watch.began(record)
+    return attempt
+
+
+def attempt_at(job: Job, engine: Engine, watch: Watch, stop: Stop, run: RunDir) -> Attempt:
+    """What the steps of a run share, for a run directory that is ours."""
+    record = run.record
+    return Attempt(
         job=job,
         engine=engine,
         watch=watch,
         stop=stop,
-        dir=made,
-        log=Log(made.path),
+        dir=run,
+        log=Log(run.path),
         redactor=Redactor(job.held.secrets),
-        labels=labels,
+        labels={"assay.run": record.id, "assay.project": str(job.project), "assay.owner": me()},
     )
-    attempt.log.info("created", agent=choice.label, task=str(task.path))
-    watch.began(record)
-    return attempt
+
+
+@contextlib.contextmanager
+def committed(attempt: Attempt) -> Iterator[None]:
+    """However the story ends, the record ends with it: committed with all that is known."""
+    try:
+        yield
+        for removal in attempt.removals:
+            removal.result()
+        attempt.dir.commit()
+    except Exception as error:
+        _failed(attempt, error)
+        raise
+    finally:
+        attempt.dir.release()
+        attempt.log.close()
+        attempt.watch.ended(attempt.record)
 
 
 @contextlib.contextmanager
@@ -121,10 +165,13 @@ def _surroundings(attempt: Attempt, pool: ThreadPoolExecutor) -> Iterator[str]:
         attempt.removals.append(pool.submit(around.finish, attempt))
 
 
-def _prepare_grading(attempt: Attempt, pool: ThreadPoolExecutor) -> Future[Grading] | None:
+def prepare_grading(attempt: Attempt, pool: ThreadPoolExecutor) -> Future[Grading] | None:
     """Create the checker's container while the left files are being collected."""
     record, checker = attempt.record, checker_of(attempt.job, replaces=bool(attempt.before))
     if checker is None or record.ending is None or not record.ending.graded:
+        return None
+    if attempt.job.task.digest != record.task_digest:
+        record.verdict_reason = "not graded: the task has changed since the run began"
         return None
     (attempt.dir.path / "checker").mkdir()
     labels = {**attempt.labels, "assay.role": "checker"}
@@ -193,6 +240,30 @@ def _grade(attempt: Attempt, left: collect.Left, creating: Future[Grading] | Non
     write_grade(attempt.dir, 1, graded, output, attempt.job.images.checker)
     record.verdict, record.verdict_reason, record.score = graded.verdict, graded.reason or None, graded.score
     attempt.log.info("graded", verdict=str(graded.verdict), reason=graded.reason, seconds=graded.seconds)
+
+
+def _snapshot(attempt: Attempt, container: str) -> None:
+    """Keep an unfinished run so that it can be resumed; if that fails, it begins anew when it is."""
+    record, stop, earlier = attempt.record, attempt.stop, attempt.job.earlier
+    if not record.resumable or record.reason == RUNG_PASSED:
+        record.resumable = record.resumable and record.reason != RUNG_PASSED
+        return
+    if record.times.started is None and earlier is not None:
+        record.snapshot, record.session = earlier.record.snapshot, earlier.record.session
+    elif record.session is not None and not stop.hard:
+        try:
+            snapshot.take(attempt, container)
+        except EngineError as error:
+            attempt.say(f"no snapshot could be taken, a resume will begin anew: {error}")
+
+
+def _forget_earlier(attempt: Attempt) -> None:
+    """Remove the snapshot that this run was resumed from, unless it is still what a resume would need."""
+    earlier = attempt.job.earlier
+    if earlier is None or earlier.record.snapshot in (None, attempt.record.snapshot):
+        return
+    if not attempt.record.resumable or attempt.record.snapshot:
+        snapshot.forget(attempt.engine, earlier.record.snapshot)
 
 
 def write_grade(run: RunDir, number: int, graded: Graded, output: bytes, image: str) -> None:

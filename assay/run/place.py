@@ -54,7 +54,11 @@ class Place:
             if self.stand_in is not None:
                 report = self.stand_in.report()
                 requests = [dict(request.raw) for request in report.requests]
-                _keep(attempt, "rehearsal.json", {"problems": report.problems, "requests": requests})
+                _keep(
+                    attempt,
+                    "rehearsal.json",
+                    {"problems": report.problems, "next_turn": report.next_turn, "requests": requests},
+                )
                 for problem in report.problems:
                     attempt.say(f"rehearsal: {problem}")
         finally:
@@ -115,6 +119,7 @@ def _stand_in(attempt: Attempt) -> StandIn | None:
         job.script,
         {**attempt.labels, "assay.role": "stand-in"},
         name=attempt.name("stand-in"),
+        first=job.earlier.turn if job.earlier is not None else 0,
     )
 
 

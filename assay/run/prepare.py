@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,13 +60,13 @@ def check(
     if choice.agent == "oracle" and task.solution is None:
         msg = f"{task.path}: the agent oracle runs solution/solve.sh, and this task has no solution/"
         raise UsageError(msg)
-    script, held = None, Held()
+    script, script_text, held = None, None, Held()
     if choice.entry is None:
         if rehearse is not None:
             msg = f"{choice.agent} speaks to no vendor: there is nothing to rehearse; leave --rehearse out"
             raise UsageError(msg)
     elif rehearse is not None:
-        script, held = _rehearsal(task, choice, rehearse)
+        script, script_text, held = _rehearsal(task, choice, rehearse)
     else:
         held = credentials.choose(
             choice.agent,
@@ -83,6 +84,7 @@ def check(
         project=project.root,
         held=held,
         script=script,
+        script_text=script_text,
         command=command,
         fence_mode=project.fence.mode,
         fence_backend=project.fence.backend,
@@ -90,16 +92,20 @@ def check(
     )
 
 
-def _rehearsal(task: Task, choice: Choice, rehearse: str) -> tuple[Script, Held]:
-    from assay.rehearsal.script import canonical, load
+def _rehearsal(task: Task, choice: Choice, rehearse: str) -> tuple[Script, bytes, Held]:
+    from assay.rehearsal.script import CANONICAL, parse
 
     entry = choice.entry
     if entry is None or entry.rehearsal is None or entry.rehearsal.api == "none":
         msg = f"{choice.agent} cannot be rehearsed: no stand-in speaks its API"
         raise UsageError(msg)
     path = Path(rehearse) if rehearse else task.rehearsal_for(choice.model)
-    script = load(path) if path is not None else canonical()
-    return script, Held(env=entry.rehearsal.env)
+    try:
+        text = path.read_bytes() if path is not None else (files("assay.rehearsal") / CANONICAL).read_bytes()
+    except OSError as error:
+        msg = f"the rehearsal script {path} cannot be read: {error.strerror}"
+        raise UsageError(msg) from None
+    return parse(text, path or CANONICAL), text, Held(env=entry.rehearsal.env)
 
 
 def _bundle(project: Project) -> bytes | None:
@@ -136,6 +142,7 @@ def build(engine: Engine, project: Project, job: Job, say: Say) -> Job:
         checker=checker.id,
         support=environment.id,
         fence=fence_image.ensure(engine, say, builder.host),
+        volumes=own.volumes,
         own=own.id != environment.id,
         env=neutral_env(own, [choice.entry] if choice.entry is not None else []),
     )

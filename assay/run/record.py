@@ -20,6 +20,8 @@ from assay.model.errors import ConfigError, UsageError
 from assay.model.record import STATES, RunRecord, State, slug
 
 RUN_FILE = "run.toml"
+LOCK = ".lock"
+RESUMED_BY = "resumed-by"
 INDEX = "index.jsonl"
 
 
@@ -29,11 +31,11 @@ def now() -> datetime:
     return at.replace(microsecond=at.microsecond // 1000 * 1000)
 
 
-def write_atomic(path: Path, data: bytes) -> None:
+def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Replace a file whole or not at all, surviving a power cut."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with part.open("xb") as file:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -53,6 +55,7 @@ class RunDir:
 
     def __init__(self, path: Path, record: RunRecord) -> None:
         self.path, self.record = path, record
+        self._lock: IO[bytes] | None = None
 
     @classmethod
     def create(cls, runs: Path, record: RunRecord) -> RunDir:
@@ -69,6 +72,7 @@ class RunDir:
         record.id = run_id
         record.times.created = at
         made = cls(runs / run_id, record)
+        made.own()
         made.save(State.CREATED)
         return made
 
@@ -80,6 +84,54 @@ class RunDir:
             ConfigError: There is no run record, or it cannot be read.
         """
         return cls(path, read_record(path))
+
+    def own(self) -> bool:
+        """Become this run's one owner, for the life of this process; False if another process is.
+
+        The lock is the operating system's, so that it ends with its owner, however that ends.
+        """
+        import fcntl
+
+        file = (self.path / LOCK).open("ab")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            return False
+        self._lock = file
+        return True
+
+    def disown(self) -> None:
+        """Let go of a run that is over."""
+        if self._lock is not None:
+            (self.path / LOCK).unlink(missing_ok=True)
+        self.release()
+
+    def release(self) -> None:
+        """Let go of a run that somebody else may take."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def discard(self) -> None:
+        """Remove a run directory in which nothing has happened."""
+        import shutil
+
+        shutil.rmtree(self.path)
+        self.release()
+
+    def claim_resume(self, by: str) -> None:
+        """Mark this run as resumed by another, once and for all.
+
+        Raises:
+            UsageError: It was resumed already.
+        """
+        try:
+            with (self.path / RESUMED_BY).open("x", encoding="utf-8") as file:
+                file.write(by + "\n")
+        except FileExistsError:
+            msg = f"{self.record.id} was resumed already, by {resumed_by(self.path)}; resume that one"
+            raise UsageError(msg) from None
 
     def save(self, state: State | None = None) -> None:
         """Write the record; with a state, move it forward.
@@ -106,6 +158,7 @@ class RunDir:
         self.record.times.committed = now()
         self.save(State.COMMITTED)
         append_index(self.path.parent, self.record)
+        self.disown()
 
     def write(self, name: str, data: bytes | str) -> None:
         """Write one kept file whole."""
@@ -129,6 +182,14 @@ def read_record(path: Path) -> RunRecord:
         return RunRecord.from_toml(tomllib.loads(file.read_text("utf-8")), file)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(file, "", f"cannot be read as a run record ({error})") from None
+
+
+def resumed_by(path: Path) -> str | None:
+    """Id of the run that resumed this one, None if none did."""
+    try:
+        return (path / RESUMED_BY).read_text("utf-8").strip() or None
+    except OSError:
+        return None
 
 
 # -- finding runs ---------------------------------------------------------------------------------------------------

@@ -30,13 +30,14 @@ def session_file(engine: Engine, agent: str, job: Job, session: str | None, star
         reader = TarReader(stream)
         for member in reader:
             path = posixpath.join(base, member.name.decode("utf-8", "replace"))
-            if member.type == archive.REGULAR and member.size <= LARGEST and _matches(path, parts):
+            if member.type == archive.REGULAR and member.size <= LARGEST and matches(path, parts):
                 found[path] = b"".join(reader.content())
     except EngineError:
         return None
     return b"".join(found[path] for path in sorted(found)) if found else None
 
 
-def _matches(path: str, parts: list[str]) -> bool:
+def matches(path: str, parts: list[str]) -> bool:
+    """Whether a path is what a pattern, split at its slashes, names; `*` never crosses a slash."""
     given = path.split("/")
     return len(given) == len(parts) and all(map(fnmatch.fnmatchcase, given, parts))
