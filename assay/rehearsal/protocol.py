@@ -1,6 +1,6 @@
 """The seam between the server and one vendor's API: what a request asks, and what an answer is.
 
-A protocol file (anthropic.py and its neighbours) implements `Speaker` and is listed in `server.SPEAKERS`. Everything on
+A protocol file (anthropic.py and its neighbours) has a `Speaker`, which `server.SPEAKERS` lists. Everything on
 this side runs in the stand-in's own container with the standard library alone, and without dataclasses, hashlib and the
 like: each would add 5 to 20 ms to every start.
 """

@@ -11,6 +11,7 @@ is written before the answer is sent, and one more with `outcome` when the answe
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import re
 import socket
@@ -19,7 +20,6 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from assay.rehearsal.anthropic import Anthropic
 from assay.rehearsal.http1 import Connection, Malformed, tls
 from assay.rehearsal.play import Play, Player
 from assay.rehearsal.protocol import Answer, Asked, Heard, Json, Speaker, shorten
@@ -27,8 +27,14 @@ from assay.rehearsal.protocol import Answer, Asked, Heard, Json, Speaker, shorte
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SPEAKERS: dict[str, Callable[[], Speaker]] = {"anthropic": Anthropic}
-"""Protocols by the name that agents.toml uses."""
+SPEAKERS = {
+    "anthropic": "assay.rehearsal.anthropic:Anthropic",
+    "openai-responses": "assay.rehearsal.responses:Responses",
+    "openai-chat": "assay.rehearsal.openai:Chat",
+    "xai": "assay.rehearsal.xai:Xai",
+    "gemini": "assay.rehearsal.gemini:Gemini",
+}
+"""The class that speaks each protocol, by the name that agents.toml uses: a new protocol is a file and a line here."""
 
 IDLE_SECONDS = 900
 MAX_RECORD = 64 << 20
@@ -69,7 +75,7 @@ class Server:
     """
 
     def __init__(self, config: Json) -> None:
-        self._speaker = SPEAKERS[config["api"]]()
+        self._speaker = speaker(config["api"])
         self._player = Player(config["script"], config["shell"], self._speaker, config["first"])
         self._record = Record(config["record"])
         self._bodies: bool = config["bodies"]
@@ -148,6 +154,13 @@ class Server:
         if "status" in play.turn or "limit" in play.turn:
             return self._speaker.refuse(asked, play.turn, play.serial)
         return self._speaker.speak(asked, play.turn, play.calls, play.serial)
+
+
+def speaker(api: str) -> Speaker:
+    """Who speaks a protocol; only its own file is imported."""
+    module, _, name = SPEAKERS[api].partition(":")
+    made: Speaker = getattr(importlib.import_module(module), name)()
+    return made
 
 
 def deliver(connection: Connection, heard: Heard, answer: Answer, turn: Json, record: Callable[[str], None]) -> bool:

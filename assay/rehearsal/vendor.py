@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.model.errors import EngineError, UsageError
 from assay.rehearsal.report import Report, Request, judge, read
+from assay.rehearsal.server import SPEAKERS
 from assay.rehearsal.trust import issue
 from assay.sandbox.archive import Put, TarReader, pack
 from assay.sandbox.engine import Engine, Spec
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 ROOT = "/standin"
 RECORD = f"{ROOT}/record/requests.jsonl"
-SERVED = ("__init__", "protocol", "play", "http1", "anthropic", "server")
-"""Modules that run in the container; all need the standard library alone."""
+HOST_SIDE = ("vendor.py", "script.py", "trust.py", "report.py")
+"""Modules that stay here; all others go into the container and need the standard library alone."""
 
 USER = 65534
 """Nobody: it owns its record and can read its files, and nothing else."""
@@ -89,6 +90,16 @@ class StandIn:
         """Remove the container; its record goes with it."""
         self.engine.remove(self.container)
 
+    def follow(self) -> None:
+        """Take note of the address, and of the moment that it listens; called once, after the start."""
+        threading.Thread(target=self._listen, name="stand-in log", daemon=True).start()
+        try:
+            self.address = self.engine.address(self.container)
+        except EngineError:
+            # It has none when it ended at once; then its own words say more.
+            self.wait_ready()
+            raise
+
     def _listen(self) -> None:
         """Follow its output until it says that it listens, or why not."""
         said = b""
@@ -130,8 +141,8 @@ def create(
         UsageError: The script cannot be played on this agent.
         EngineError: The engine failed; nothing is left behind.
     """
-    if rehearsal.api not in APIS:
-        msg = f"no stand-in speaks {rehearsal.api!r}; this agent cannot be rehearsed ({', '.join(APIS)} can)"
+    if rehearsal.api not in SPEAKERS:
+        msg = f"no stand-in speaks {rehearsal.api!r}; this agent cannot be rehearsed ({', '.join(SPEAKERS)} can)"
         raise UsageError(msg)
     if script.uses_shell() and not rehearsal.shell:
         msg = "the script has shell steps, and the agent's entry has no rehearsal.shell that says how it runs them"
@@ -155,11 +166,10 @@ def create(
     try:
         engine.put(container, pack(_files(config, trust.cert_pem, trust.key_pem)))
         engine.start(container)
-        stand_in.address = engine.address(container)
+        stand_in.follow()
     except BaseException:
         stand_in.stop()
         raise
-    threading.Thread(target=stand_in._listen, name="stand-in log", daemon=True).start()  # noqa: SLF001
     return stand_in
 
 
@@ -189,20 +199,18 @@ def configuration(rehearsal: Rehearsal, script: Script, *, first: int = 0, bodie
     }
 
 
-APIS = ("anthropic",)
-"""Protocols that a speaker exists for; `server.SPEAKERS` has the same keys (a test)."""
-
-
 def _files(config: Mapping[str, Any], cert: bytes, key: bytes) -> list[Put]:
     package = resources.files("assay")
-    modules = {"__init__": package / "__init__.py"}
-    modules |= {f"rehearsal/{name}": package / "rehearsal" / f"{name}.py" for name in SERVED}
+    modules = {"__init__.py": package / "__init__.py"}
+    for file in (package / "rehearsal").iterdir():
+        if file.name.endswith(".py") and file.name not in HOST_SIDE:
+            modules[f"rehearsal/{file.name}"] = file
     return [
         Put(ROOT),
         Put(f"{ROOT}/record", owner=USER),
         Put(f"{ROOT}/assay"),
         Put(f"{ROOT}/assay/rehearsal"),
-        *(Put(f"{ROOT}/assay/{name}.py", file.read_bytes(), 0o644) for name, file in modules.items()),
+        *(Put(f"{ROOT}/assay/{name}", file.read_bytes(), 0o644) for name, file in modules.items()),
         Put(f"{ROOT}/cert.pem", cert, 0o644),
         Put(f"{ROOT}/key.pem", key, 0o400, USER),
         Put(f"{ROOT}/play.json", json.dumps(config).encode(), 0o644),

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from assay.sandbox.engine import Engine
+from assay.sandbox.images import ensure_environment
 from tests.rehearsal.loopback import Server
 
 Serve = Callable[..., Server]
@@ -30,3 +32,15 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     for server in servers:
         assert server.said == ""
         assert server.complained == ""
+
+
+@pytest.fixture(scope="session")
+def engine() -> Engine:
+    """The engine that the environment names; without one these tests fail."""
+    return Engine.connect()
+
+
+@pytest.fixture(scope="session")
+def image(engine: Engine) -> str:
+    """An image with python3."""
+    return ensure_environment(engine)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -10,9 +12,10 @@ import pytest
 from assay.model.errors import ConfigError, UsageError
 from assay.model.registry import Rehearsal
 from assay.rehearsal.play import Player, fill
+from assay.rehearsal.protocol import Asked
 from assay.rehearsal.script import Script, canonical, load, parse
-from assay.rehearsal.server import SPEAKERS
-from assay.rehearsal.vendor import APIS, create
+from assay.rehearsal.server import SPEAKERS, speaker
+from assay.rehearsal.vendor import HOST_SIDE, create
 
 ROOT = Path(__file__).parents[2]
 
@@ -109,9 +112,18 @@ def test_the_samples_scripts_are_sound(path: Path) -> None:
     assert isinstance(load(path), Script)
 
 
-def test_host_and_server_know_the_same_protocols() -> None:
-    assert tuple(SPEAKERS) == APIS
-    assert set(APIS) <= set(get_args(get_type_hints(Rehearsal)["api"]))
+def test_every_speaker_is_one_that_an_entry_can_name() -> None:
+    assert set(SPEAKERS) <= set(get_args(get_type_hints(Rehearsal)["api"]))
+    for api in SPEAKERS:
+        assert speaker(api).call_id("001", 0)
+
+
+def test_what_goes_into_the_container_needs_the_standard_library_alone() -> None:
+    modules = [path.stem for path in (ROOT / "assay/rehearsal").glob("*.py") if path.name not in HOST_SIDE]
+    assert len(modules) > 4
+    imports = "; ".join(f"import assay.rehearsal.{name}" for name in modules)
+    # -S leaves site-packages out.
+    subprocess.run([sys.executable, "-S", "-E", "-B", "-c", imports], cwd=ROOT, check=True)
 
 
 def test_what_cannot_be_played_is_refused_before_any_container() -> None:
@@ -133,5 +145,6 @@ def test_a_command_that_looks_like_a_placeholder_stays_as_it_is() -> None:
 
 
 def test_player_needs_no_server() -> None:
-    speaker = SPEAKERS["anthropic"]()
-    assert Player({"final": "x", "turns": []}, [], speaker)
+    player = Player({"final": "Over.", "turns": []}, [], speaker("anthropic"))
+    play, settled = player.take(Asked("main"))
+    assert (play.turn, play.how, settled) == ({"text": "Over."}, "beyond", [])

@@ -1,0 +1,242 @@
+"""Claude Code itself, at the version that agents.toml pins, against the stand-in.
+
+Launched as in a run, but without a fence: what it makes of each kind of answer, and that it asks as the script expects.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from assay.model.registry import Agent, load_registry
+from assay.rehearsal.report import Report
+from assay.rehearsal.script import Script, canonical, parse
+from assay.rehearsal.vendor import create
+from assay.sandbox.archive import Put, pack
+from assay.sandbox.engine import Engine, Spec
+from assay.sandbox.images import Builder
+
+pytestmark = [pytest.mark.docker, pytest.mark.cli, pytest.mark.timeout(900)]
+
+CA = "/opt/assay/ca.pem"
+PROMPT = "/opt/assay/prompt"
+SIGNED_IN_BY_SUBSCRIPTION = {"CLAUDE_CODE_OAUTH_TOKEN": "placeholder-for-rehearsals", "ANTHROPIC_API_KEY": ""}
+
+
+@dataclass(frozen=True)
+class Played:
+    """What the CLI printed, and what the stand-in was asked."""
+
+    code: int | None
+    lines: list[dict[str, Any]]
+    report: Report
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The last line that tells a result."""
+        return next(line for line in reversed(self.lines) if line["type"] == "result")
+
+    @property
+    def turns(self) -> list[int | None]:
+        """Turns taken by the main conversation, in order."""
+        return [request.turn for request in self.report.requests if request.kind == "main"]
+
+    @property
+    def results(self) -> list[tuple[str, bool]]:
+        """Tool results as the CLI shows them: text, and whether it is an error."""
+        blocks = [b for line in self.lines if line["type"] == "user" for b in line["message"]["content"]]
+        return [(str(b["content"]), bool(b.get("is_error"))) for b in blocks if b["type"] == "tool_result"]
+
+
+@pytest.fixture(scope="module")
+def agent() -> Agent:
+    return load_registry().agents["claude"]
+
+
+@pytest.fixture(scope="module")
+def cli_image(engine: Engine, agent: Agent) -> str:
+    builder = Builder(engine)
+    return builder.for_agent(builder.environment(), "claude", agent).id
+
+
+class Player:
+    """Plays a script to the CLI."""
+
+    def __init__(self, engine: Engine, image: str, cli_image: str, agent: Agent) -> None:
+        self.engine, self.image, self.cli_image, self.agent = engine, image, cli_image, agent
+
+    def __call__(self, script: str | Script, env: dict[str, str] | None = None) -> Played:
+        rehearsal = self.agent.rehearsal
+        assert rehearsal is not None
+        script = parse(script.encode(), "s.toml") if isinstance(script, str) else script
+        stand_in = create(self.engine, self.image, rehearsal, script, {"assay.test": "cli"})
+        client = ""
+        try:
+            client = self.engine.create(
+                Spec(
+                    image=self.cli_image,
+                    argv=["sh", "-c", f'exec "$@" <{PROMPT}', "sh", *self.line()],
+                    name=f"assay-test-{uuid.uuid4().hex[:8]}",
+                    labels={"assay.test": "cli"},
+                    user="1000:1000",
+                    workdir="/app",
+                    env=self.agent.launch.env | rehearsal.env | self.trusting() | (env or {}),
+                    network="bridge",
+                    hosts=dict.fromkeys(stand_in.hosts, stand_in.address),
+                )
+            )
+            files = [Put("app", owner=1000), Put(CA, stand_in.ca_pem, 0o644), Put(PROMPT, b"Begin.", 0o644)]
+            self.engine.put(client, pack(files))
+            stand_in.wait_ready()
+            self.engine.start(client)
+            code = self.engine.wait(client, 120)
+            out = b"".join(data for stream, data in self.engine.log(client, follow=False) if stream == 1)
+            return Played(code, [json.loads(line) for line in out.splitlines()], stand_in.report())
+        finally:
+            if client:
+                self.engine.remove(client)
+            stand_in.stop()
+
+    def line(self) -> list[str]:
+        values = {"{model}": "claude-sonnet-5-5", "{session}": str(uuid.uuid4()), "{effort}": "high"}
+        launch = self.agent.launch
+        return [values.get(word, word) for word in [*launch.run, *launch.effort, *launch.offline]]
+
+    def trusting(self) -> dict[str, str]:
+        return {"HOME": "/home/agent", "LANG": "C.UTF-8", **dict.fromkeys(self.agent.launch.ca_env, CA)}
+
+
+@pytest.fixture
+def play(engine: Engine, image: str, cli_image: str, agent: Agent) -> Player:
+    return Player(engine, image, cli_image, agent)
+
+
+def test_the_canonical_script(play: Player) -> None:
+    played = play(canonical())
+    assert played.code == 0
+    assert played.report.problems == []
+    assert played.turns == [0, 1, 2, 3, 4, 5]
+    assert (played.result["is_error"], played.result["terminal_reason"]) == (False, "completed")
+    assert played.result["result"] == canonical().turn[-1].text
+    assert [error for _, error in played.results].count(True) == 1
+    (usage,) = played.result["modelUsage"].values()
+    assert (usage["inputTokens"], usage["cacheReadInputTokens"], usage["outputTokens"]) == (1700, 6650, 235)
+    main = [request for request in played.report.requests if request.kind == "main"]
+    assert {request.effort for request in main} == {"high"}
+    assert {request.model for request in main} == {"claude-sonnet-5-5"}
+    assert not {"WebSearch", "WebFetch"} & {tool for request in main for tool in request.tools}
+
+
+def test_unmet_expectations_are_told(play: Player) -> None:
+    played = play("""
+        [[turn]]
+        shell = ["false", "echo hi"]
+        expect = ["missing", "hi"]
+        fails = false
+        [[turn]]
+        tool = "Read"
+        input = { file_path = "/nowhere" }
+        fails = true
+        [[turn]]
+        text = "end"
+    """)
+    assert [p.split(":")[1].strip() for p in played.report.problems] == [
+        "the result does not contain 'missing'",
+        "the call failed, but must succeed",
+    ]
+
+
+def test_sub_agents(play: Player) -> None:
+    played = play("""
+        [[turn]]
+        [[turn.call]]
+        tool = "Agent"
+        input = { description = "a", prompt = "ALPHA: go", subagent_type = "general-purpose" }
+        expect = "alpha is done"
+        [[turn.call]]
+        tool = "Agent"
+        input = { description = "b", prompt = "BETA: go", subagent_type = "general-purpose" }
+        expect = "beta is done"
+        [[turn]]
+        subagent = true
+        match = "ALPHA"
+        shell = "echo sub-alpha"
+        expect = "sub-alpha"
+        [[turn]]
+        subagent = true
+        match = "BETA"
+        text = "beta is done"
+        [[turn]]
+        subagent = true
+        match = "ALPHA"
+        text = "alpha is done"
+        [[turn]]
+        text = "both are done"
+    """)
+    assert played.report.problems == []
+    assert played.turns == [0, 4]
+    assert played.result["result"] == "both are done"
+
+
+TRANSIENT = {
+    "429": 'status = 429\nretry_after = "1s"',
+    "500": 'status = 500\nerror = "boom"',
+    "529 twice": "status = 529\ntimes = 2",
+    "cut before": 'cut = "before"',
+    "cut in the middle": f'text = "{"long " * 40}"\nshell = "echo never"\ncut = "mid-stream"',
+    "hang before": 'hang = "before"',
+    "hang in the middle": f'text = "{"long " * 40}"\nhang = "mid-stream"\nhold = "1s"',
+    "error in the stream": 'stream_error = "Overloaded"',
+}
+
+
+@pytest.mark.parametrize("failure", TRANSIENT.values(), ids=TRANSIENT)
+def test_it_tries_again_after(play: Player, failure: str) -> None:
+    played = play(f'[[turn]]\n{failure}\n[[turn]]\ntext = "at last"', {"API_TIMEOUT_MS": "4000"})
+    assert played.code == 0
+    assert played.report.problems == []
+    assert played.turns[-1] == 1
+    assert set(played.turns[:-1]) == {0}
+    assert played.result["result"] == "at last"
+    assert played.results == []
+
+
+FATAL = {
+    "401": ("status = 401\ntimes = 9", {"api_error_status": 401}),
+    "credit": ('status = 400\nerror = "Your credit balance is too low"', {"result": "Credit balance is too low"}),
+    "always 529": ("status = 529\ntimes = 9", {"api_error_status": 529}),
+    "refusal": ('text = "No."\nstop = "refusal"\ntimes = 9', {"stop_reason": "refusal"}),
+    "output limit": ('text = "So much."\nstop = "max_tokens"\ntimes = 9', {"api_error": "max_output_tokens"}),
+}
+
+
+@pytest.mark.parametrize(("failure", "facts"), FATAL.values(), ids=FATAL)
+def test_it_gives_up_on(play: Player, failure: str, facts: dict[str, object]) -> None:
+    played = play(f"[[turn]]\n{failure}", {"CLAUDE_CODE_MAX_RETRIES": "1"})
+    assert played.code == 1
+    assert played.result["is_error"]
+    assert played.result.items() >= facts.items()
+    assert played.report.problems == []
+
+
+@pytest.mark.parametrize("window", ["five_hour", "seven_day"])
+def test_the_session_limit(play: Player, window: str) -> None:
+    script = f'[[turn]]\nshell = "echo x"\n[[turn]]\nlimit = {{ resets_in = "3h", window = "{window}" }}'
+    played = play(script, SIGNED_IN_BY_SUBSCRIPTION)
+    assert played.code == 1
+    assert (played.result["api_error"], played.result["api_error_status"]) == ("usage_limit_reached", 429)
+    told = [line["rate_limit_info"] for line in played.lines if line["type"] == "rate_limit_event"][-1]
+    assert (told["status"], told["rateLimitType"]) == ("rejected", window)
+    assert played.turns == [0, 1]
+    assert played.report.next_turn == 2
+
+
+def test_it_cannot_loop_beyond_the_end(play: Player) -> None:
+    played = play('final = "That is all."\n[[turn]]\nshell = "echo x"')
+    assert played.code == 0
+    assert played.result["result"] == "That is all."
+    assert played.report.problems == ["1 requests came after the script's end"]
