@@ -1,0 +1,126 @@
+"""`assay run`: one agent, or a stage's ladder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from assay.model.project import Project
+    from assay.stage.climb import Climb, Climbed, View
+
+EXAMPLES = """\b
+Examples:
+  assay run tasks/hello --stage rehearse          the real CLI against a stand-in: no key, no spend
+  assay run tasks/hello --agent oracle            is the task sound? its own solution must pass
+  assay run tasks/hello --agent nop               and doing nothing must fail
+  assay run tasks/foo --stage prune               the ladder; the same command again goes on with it
+  assay run tasks/foo tasks/bar --stage prune --jobs 8
+  assay run tasks/foo --stage prune --from 2 --dry-run
+  assay run tasks/foo --agent claude --effort high --runs 3
+  assay run tasks/foo --agent claude --rehearse script.toml
+  assay run tasks/foo --agent script --command 'echo hi > answer.txt'
+
+\b
+Exit codes: 0 something passed, or there was nothing to judge; 1 nothing passed; 2 refused before anything
+started; 3 could not be measured; 4 stopped, and the same command goes on; 130 interrupted. Where several
+hold: 130, 2, 4, 3, 1, 0; a pass in a stop_on_pass stage is 0."""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("tasks", nargs=-1, metavar="TASK...")
+@click.option("--stage", metavar="NAME", help="Climb the ladder [stage.NAME] of assay.toml.")
+@click.option("--agent", metavar="NAME", help="One agent of the registry, or oracle, nop, script.")
+@click.option("--model", metavar="MODEL", help="Model of --agent.")
+@click.option("--effort", metavar="LEVEL", help="Effort of --agent.")
+@click.option("--command", metavar="SH", help="What the agent script runs with sh -c.")
+@click.option(
+    "--rehearse",
+    is_flag=False,
+    flag_value="",
+    metavar="[SCRIPT]",
+    help="Against a scripted stand-in: no key, no spend.",
+)
+@click.option("--timeout", metavar="DURATION", help="Time limit of a run: 90s, 30m.")
+@click.option("--internet/--no-internet", default=None, help="Whether a run reaches the internet; closed by default.")
+@click.option("--runs", type=click.IntRange(1), metavar="N", help="Runs of each rung, or of --agent.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Runs at once.")
+@click.option("--from", "first", metavar="RUNG", help="Begin the ladder at a rung: its number, or its agent or model.")
+@click.option("--only", metavar="RUNG", help="Climb one rung alone.")
+@click.option("--again", is_flag=True, help="Start the stage over; earlier runs do not count.")
+@click.option("--dry-run", is_flag=True, help="Say what would run, where it may connect and what it may spend.")
+@click.option("-q", "--quiet", is_flag=True, help="Only the results.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as things happen.")
+def command(tasks: tuple[str, ...], **given: Any) -> int:
+    """Put each TASK to coding agents and grade what they leave behind."""
+    from assay.model.project import find_project
+    from assay.stage.layout import lay_out
+
+    tasks, given = _task_after_rehearse(tasks, given)
+    flags = {key: given[key] for key in ("timeout", "internet", "jobs")}
+    project = find_project(flags=flags)
+    what = lay_out(project, _wanted(tasks, given))
+    _warn(project, what)
+    if given["dry_run"]:
+        from assay.commands.dry_run import show
+
+        return show(project, what, as_json=given["as_json"])
+    return _climb(project, what, given)
+
+
+def _task_after_rehearse(tasks: tuple[str, ...], given: dict[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """`--rehearse tasks/foo` names a task: a script is a file."""
+    value = given["rehearse"]
+    if value and Path(value).is_dir():
+        return (value, *tasks), {**given, "rehearse": ""}
+    return tasks, given
+
+
+def _wanted(tasks: tuple[str, ...], given: dict[str, Any]) -> Any:
+    from assay.stage.layout import Wanted
+
+    names = ("stage", "agent", "model", "effort", "rehearse", "command", "runs", "first", "only")
+    return Wanted([Path(task) for task in tasks], **{name: given[name] for name in names})
+
+
+def _warn(project: Project, what: Climb) -> None:
+    warnings = [*project.warnings, *(job.choice.warning for job in what.jobs.values())]
+    for warning in dict.fromkeys(warnings):
+        if warning:
+            click.echo(f"warning: {warning}", err=True)
+
+
+def _climb(project: Project, what: Climb, given: dict[str, Any]) -> int:
+    from assay.commands.stopping import stopped_by_signals
+    from assay.commands.views import view_for
+    from assay.run.record import all_runs
+    from assay.sandbox.engine import Engine
+    from assay.stage.climb import climb
+    from assay.stage.earlier import Earlier
+    from assay.stage.executor import LocalExecutor
+
+    engine = Engine.connect()
+    earlier = Earlier(all_runs(project.runs) if what.stage and not given["again"] else (), what.stage)
+    executor = LocalExecutor(engine, project, what.plan.jobs)
+    view: View
+    with view_for(project, what, quiet=given["quiet"], as_json=given["as_json"]) as view, stopped_by_signals(executor):
+        try:
+            climbed = climb(what, executor, earlier, view)
+        finally:
+            executor.close()
+    _summarise(what, climbed, given)
+    return climbed.exit_code
+
+
+def _summarise(what: Climb, climbed: Climbed, given: dict[str, Any]) -> None:
+    from assay.commands.summary import summary_json, summary_lines
+
+    if given["as_json"]:
+        import json
+
+        click.echo(json.dumps(summary_json(climbed), ensure_ascii=False))
+        return
+    for line in summary_lines(what, climbed):
+        click.echo(line)

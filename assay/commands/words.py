@@ -1,0 +1,57 @@
+"""How a run is told in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from assay.model.place import as_named
+from assay.terminal.figures import dollars, seconds, tokens
+from assay.terminal.sanitise import one_line
+
+MARKS = {"pass": "✓", "fail": "✗", "checker-error": "!"}
+
+
+def result_line(run: Mapping[str, Any], runs: Path) -> str:
+    """Verdict, ending and why, time, tokens, cost, and where the run is kept."""
+    verdict = run.get("verdict")
+    parts = [
+        f"{MARKS.get(verdict or '', '·')} {verdict_words(run)}",
+        ending_words(run),
+        seconds(run.get("times", {}).get("seconds")),
+        tokens_words(run.get("tokens", {})),
+        dollars(run.get("cost_usd")),
+        str(as_named(runs / run["id"])),
+    ]
+    return one_line(" · ".join(part for part in parts if part))
+
+
+def verdict_words(run: Mapping[str, Any]) -> str:
+    """The verdict, with its reason or score where there is one."""
+    verdict = run.get("verdict")
+    if verdict is None:
+        return "not graded"
+    if verdict == "none":
+        return "no checker"
+    said = [run.get("verdict_reason") or ""]
+    if run.get("score") not in (None, 0.0, 1.0):
+        said.append(f"score {run['score']:g}")
+    why = "; ".join(part for part in said if part)
+    return f"{verdict} ({why})" if why else str(verdict)
+
+
+def ending_words(run: Mapping[str, Any]) -> str:
+    """How the agent stopped, with the reason where there is one, and when a limit lifts."""
+    ending = str(run.get("ending") or run.get("state") or "")
+    return f"{ending} ({run['reason']})" if run.get("reason") else ending
+
+
+def tokens_words(kinds: Mapping[str, int]) -> str:
+    """What went in, how much of it from a cache, and what came out; "" where nothing is known."""
+    into = [kinds[kind] for kind in ("input", "cached", "cache_write") if kind in kinds]
+    said = f"{tokens(sum(into))} in" if into else ""
+    if kinds.get("cached"):
+        said += f" ({tokens(kinds['cached'])} cached)"
+    out = f"{tokens(kinds['output'])} out" if "output" in kinds else ""
+    return ", ".join(part for part in (said, out) if part)
