@@ -90,7 +90,7 @@ class Builder:
     Args:
         engine: Where they are built.
         base: The base image of the environment.
-        ca: A CA bundle that builds trust instead of the host's.
+        ca: A CA bundle that builds trust beside the host's.
         say: Is told every line of progress (untrusted text).
         build: False only looks: what is not there raises `NotBuilt`.
     """

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from assay.model.errors import Refused
+
 _SETTINGS = "/opt/assay/build"
 _CA_VARIABLES = (
     "SSL_CERT_FILE",
@@ -30,7 +32,7 @@ _CA_VARIABLES = (
     "GIT_SSL_CAINFO",
     "CARGO_HTTP_CAINFO",
 )
-_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy")
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy")
 _BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -98,17 +100,29 @@ class Host:
     proxies: Mapping[str, str]
 
     @classmethod
-    def read(cls, bundle: Path | None = None) -> Host:
-        """Find the CA bundle (the one given, `SSL_CERT_FILE`'s, else the system's) and the proxy variables."""
-        path = ca_bundle(bundle)
-        proxies = {name: os.environ[name] for name in _PROXIES if os.environ.get(name)}
-        return cls(path.read_bytes() if path else None, proxies)
+    def read(cls, extra: Path | None = None) -> Host:
+        """The proxy variables, and the system's CA bundle with `extra` added to it.
+
+        Raises:
+            Refused: `extra` cannot be read.
+        """
+        parts = []
+        if (path := ca_bundle()) is not None:
+            parts.append(path.read_bytes())
+        if extra is not None:
+            try:
+                parts.append(extra.read_bytes())
+            except OSError as error:
+                msg = f"the CA bundle {extra} cannot be read: {error.strerror}"
+                raise Refused(msg) from None
+        proxies = {name: os.environ[name] for name in PROXIES if os.environ.get(name)}
+        return cls(b"\n".join(parts) or None, proxies)
 
 
-def ca_bundle(chosen: Path | None = None) -> Path | None:
-    """The CA bundle that builds trust: the one given, `SSL_CERT_FILE`'s, else the system's."""
+def ca_bundle() -> Path | None:
+    """The CA bundle of this machine: `SSL_CERT_FILE`'s, else the system's."""
     named = os.environ.get("SSL_CERT_FILE")
-    for path in (chosen, Path(named) if named else None, *map(Path, _BUNDLES)):
+    for path in (Path(named) if named else None, *map(Path, _BUNDLES)):
         if path is not None and path.is_file():
             return path
     return None

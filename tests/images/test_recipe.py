@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.model.errors import Refused
 from assay.sandbox.recipe import Host, Recipe, base_images, context, folder_context, with_host_settings
 
 PLAIN = Recipe("a", "r", "FROM x\n", files={"f": b"1"}, args={"A": "1"}, bases={"x": "sha256:1"})
@@ -87,11 +88,13 @@ def test_every_stage_but_scratch_gets_the_bundle() -> None:
     assert [line for line in lines if line in FANCY.splitlines()] == FANCY.splitlines()
 
 
-def test_host_takes_the_given_bundle_and_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_adds_the_given_bundle_and_takes_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://proxy:3128")
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "env.pem"))
     (tmp_path / "env.pem").write_text("env")
     (tmp_path / "own.pem").write_text("own")
-    assert Host.read(tmp_path / "own.pem").ca == b"own"
+    assert Host.read(tmp_path / "own.pem").ca == b"env\nown"
     assert Host.read().ca == b"env"
     assert Host.read().proxies["https_proxy"] == "http://proxy:3128"
+    with pytest.raises(Refused, match=r"missing\.pem cannot be read: No such file"):
+        Host.read(tmp_path / "missing.pem")

@@ -1,0 +1,156 @@
+"""`assay build`: the images that runs need, made ahead of the first run."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from assay.model.project import Project
+    from assay.sandbox.engine import Engine
+
+    Step = tuple[str, Callable[[], str]]
+
+EXAMPLES = """\b
+Examples:
+  assay build                   what the stages of this project need
+  assay build claude            one agent, laid over the default environment
+  assay build --task tasks/foo  this task's own environment, its checker's, and the agents over it
+  assay build --base            the base image alone"""
+
+
+@click.command("build", epilog=EXAMPLES)
+@click.argument("agents", nargs=-1, metavar="[AGENT]...")
+@click.option("--task", "tasks", multiple=True, metavar="TASK", help="Also this task's own images.")
+@click.option("--base", "base_only", is_flag=True, help="Only the base image: pulled, else made from packages.")
+@click.option("--all", "every", is_flag=True, help="Every agent of the registry.")
+@click.option("-v", "--verbose", is_flag=True, help="Every line of every build.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line: what was asked for, id, size, seconds.")
+def command(
+    agents: tuple[str, ...], tasks: tuple[str, ...], base_only: bool, every: bool, verbose: bool, as_json: bool
+) -> int:
+    """Build the images that runs need, each once.
+
+    An image that is there is not built again. Every build's log is kept in the user's cache.
+    """
+    from pathlib import Path
+
+    from assay.model.errors import Unmeasured
+    from assay.model.project import find_project
+    from assay.sandbox.engine import Engine
+    from assay.terminal.sanitise import one_line
+
+    project = find_project()
+    names = list(agents) or _needed(project, every=every)
+    for name in names:
+        entry = project.registry.agents.get(name)
+        project.registry.validate_choice(name, entry.default_model if entry else None)
+    engine = Engine.connect()
+    say = Progress(verbose)
+    steps = _base(engine, project, say) if base_only else _steps(engine, project, names, [*map(Path, tasks)], say)
+    failed = False
+    for title, make in steps:
+        begun = time.monotonic()
+        try:
+            image = make()
+        except Unmeasured as error:
+            # One agent that cannot be had is no reason to leave the others unbuilt.
+            failed = True
+            say.done()
+            click.echo(f"assay: {one_line(str(error))}", err=True)
+            continue
+        say.done()
+        _report(engine, title, image, time.monotonic() - begun, as_json=as_json)
+    return 3 if failed else 0
+
+
+def _report(engine: Engine, title: str, image: str, seconds: float, *, as_json: bool) -> None:
+    size = int((engine.image(image) or {}).get("Size", 0))
+    if as_json:
+        click.echo(json.dumps({"image": title, "id": image, "bytes": size, "seconds": round(seconds, 3)}))
+    else:
+        click.echo(f"{title}: ready, {image.removeprefix('sha256:')[:12]}, {size / 1e6:.0f} MB, {seconds:.1f} s")
+
+
+class Progress:
+    """Tells what a build is doing: on a terminal in one line that is overwritten, else its main steps only."""
+
+    def __init__(self, verbose: bool) -> None:
+        self.verbose = verbose
+        self.live = sys.stderr.isatty() and not verbose
+
+    def __call__(self, line: str) -> None:
+        """Tell a line that may come from a build."""
+        import shutil
+
+        from assay.terminal.sanitise import cut, one_line
+
+        text = one_line(line)
+        if self.live:
+            sys.stderr.write(f"\r\x1b[2K{cut(text, shutil.get_terminal_size().columns - 1)}")
+            sys.stderr.flush()
+        elif self.verbose or any(
+            mark in text for mark in (": building ", ": pulling", ": making", "waiting", ": Step")
+        ):
+            click.echo(cut(text, 160) if not self.verbose else text, err=True)
+
+    def done(self) -> None:
+        """Clear the line."""
+        if self.live:
+            sys.stderr.write("\r\x1b[2K")
+
+
+def _needed(project: Project, *, every: bool) -> list[str]:
+    """The vendors' agents that the stages and defaults name, or every one; without those that no registry has."""
+    registry = project.registry.agents
+    named = [rung.agent for stage in project.stages.values() for rung in stage.rungs]
+    named += [project.defaults.agent] if project.defaults.agent else []
+    names = [name for name in (registry if every else dict.fromkeys(named)) if name in registry]
+    for name in [name for name in names if not registry[name].install.obtainable]:
+        click.echo(f"{name}: left out, its CLI comes from the vendor's own host; assay build {name} tries it", err=True)
+        names.remove(name)
+    return names
+
+
+def _base(engine: Engine, project: Project, say: Progress) -> Iterator[Step]:
+    from assay.sandbox.base import ensure_image
+
+    base = project.defaults.base_image
+    yield base, lambda: ensure_image(engine, base, say, make=True)
+
+
+def _steps(engine: Engine, project: Project, names: list[str], tasks: list[Path], say: Progress) -> Iterator[Step]:
+    """What to build, cheapest first: nothing is built until it is asked for."""
+    from assay.model.task import load_task
+    from assay.sandbox import fence_image
+    from assay.sandbox.images import Builder
+
+    loaded = [load_task(path) for path in tasks]
+    builder = Builder(engine, base=project.defaults.base_image, ca=project.ca_bundle, say=say)
+    entries = {name: project.registry.agents[name] for name in names if name in project.registry.agents}
+
+    def laid(name: str, over: Any) -> Step:
+        return (
+            f"{name} {entries[name].version} on {over.title}",
+            lambda: builder.for_agent(over, name, entries[name]).id,
+        )
+
+    yield "environment", lambda: builder.environment().id
+    yield "fence", lambda: fence_image.ensure(engine, say, builder.host)
+    for name in entries:
+        yield laid(name, builder.environment())
+    for task in loaded:
+        own = builder.of_task(task.dockerfile, task.settings.image)
+        yield task.name, lambda own=own: builder.for_agent(own).id  # type: ignore[misc]
+        if task.checker is not None and (dockerfile := task.checker.dockerfile) is not None:
+            yield f"{task.name}/checker", lambda file=dockerfile: builder.of_checker(file).id  # type: ignore[misc]
+        if own.id != builder.environment().id:
+            for name in entries:
+                yield laid(name, own)

@@ -1,0 +1,167 @@
+"""`assay clean`: what runs left on the engine whose owner is gone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from assay.sandbox.engine import Engine
+
+
+@dataclass(frozen=True)
+class Thing:
+    """Something of ours on the engine.
+
+    Attributes:
+        kind: `container` or `image`.
+        name: For a reader.
+        why: Why it may go, or must stay.
+        goes: Whether it is to be removed.
+    """
+
+    kind: str
+    id: str
+    name: str
+    why: str
+    goes: bool
+
+
+@click.command("clean")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--force", is_flag=True, help="Also of runs that assay recover could still finish: they are lost.")
+@click.option("--images", is_flag=True, help="Also images that were built; the next run builds what it needs.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def command(dry_run: bool, force: bool, images: bool, as_json: bool) -> int:
+    """Remove containers and images of runs that are over.
+
+    Only what carries our label, and only where the assay that made it has ended. Never a run's directory.
+    """
+    from assay.model.errors import EngineError
+    from assay.sandbox.engine import Engine
+    from assay.terminal.sanitise import one_line
+
+    engine = Engine.connect()
+    failed = 0
+    verb = "would remove" if dry_run else "removed"
+    things = [*_containers(engine, force), *_snapshots(engine)]
+    for thing in things:
+        said = verb if thing.goes else "left"
+        if thing.goes and not dry_run:
+            try:
+                _remove(engine, thing)
+            except EngineError as error:
+                said, failed = f"could not remove ({error})", failed + 1
+        _tell(thing, one_line(said), as_json)
+    # After the containers, which hold images; one that is still held is no failure.
+    for thing in _built(engine) if images else ():
+        said = verb
+        if not dry_run:
+            try:
+                _remove(engine, thing)
+            except EngineError as error:
+                said = f"left ({error})"
+        _tell(thing, one_line(said), as_json)
+    if not things and not images and not as_json:
+        click.echo("nothing to remove")
+    return 3 if failed else 0
+
+
+def _tell(thing: Thing, said: str, as_json: bool) -> None:
+    from assay.terminal.sanitise import one_line
+
+    if as_json:
+        click.echo(json.dumps({"what": said, "kind": thing.kind, "id": thing.id, "name": thing.name, "why": thing.why}))
+    else:
+        click.echo(f"{said} {thing.kind} {one_line(thing.name)}: {one_line(thing.why)}")
+
+
+def _containers(engine: Engine, force: bool) -> Iterator[Thing]:
+    from assay.run.owner import alive
+
+    for found in engine.containers():
+        labels = found.get("Labels") or {}
+        owner = labels.get("assay.owner")
+        if not owner:
+            # Started by hand from an image of ours, which passes its label on.
+            continue
+        name = (found.get("Names") or [found["Id"][:12]])[0].lstrip("/")
+        living = alive(owner)
+        if living is None:
+            yield Thing("container", found["Id"], name, f"its owner is on another machine ({owner})", goes=False)
+        elif not living:
+            recoverable = _recoverable(labels)
+            why = "its assay has ended" + (", assay recover can finish the run" if recoverable else "")
+            yield Thing("container", found["Id"], name, why, goes=force or not recoverable)
+
+
+def _recoverable(labels: dict[str, str]) -> bool:
+    """Whether the container belongs to a run that is kept and not committed."""
+    from assay.model.errors import AssayError
+    from assay.model.record import State
+    from assay.run.record import read_record
+
+    folder = _run_folder(labels)
+    if folder is None:
+        return False
+    try:
+        return read_record(folder).state is not State.COMMITTED
+    except AssayError:
+        return False
+
+
+def _run_folder(labels: dict[str, str]) -> Path | None:
+    from pathlib import Path
+
+    project, run = labels.get("assay.project"), labels.get("assay.run")
+    folder = Path(project) / "runs" / run if project and run else None
+    return folder if folder is not None and folder.is_dir() else None
+
+
+def _snapshots(engine: Engine) -> Iterator[Thing]:
+    """Snapshots that no run can be resumed from any more, because its directory is gone."""
+    from assay.run.owner import alive
+
+    for found in _images(engine, "assay.snapshot"):
+        labels = found.get("Labels") or {}
+        # Another machine's project folder cannot be seen from here.
+        if alive(labels.get("assay.owner", "")) is False and _run_folder(labels) is None:
+            why = "the directory of its run is gone"
+            yield Thing("image", found["Id"], labels["assay.snapshot"], why, goes=True)
+
+
+def _built(engine: Engine) -> Iterator[Thing]:
+    """Every image that can be built again, and what builds left that were cut short."""
+    for found in _images(engine, "assay.title"):
+        labels = found.get("Labels") or {}
+        if "assay.snapshot" in labels:
+            continue
+        tags = [tag for tag in found.get("RepoTags") or [] if tag != "<none>:<none>"]
+        for tag in tags:
+            yield Thing("image", tag, tag, f"can be built again ({labels['assay.title']})", goes=True)
+        if not tags:
+            yield Thing("image", found["Id"], found["Id"][7:19], "left by a build", goes=True)
+
+
+def _images(engine: Engine, label: str) -> list[dict[str, Any]]:
+    from assay.sandbox.build import engine_words
+
+    with engine_words("list images"):
+        found: list[dict[str, Any]] = engine.api.images(filters={"label": ["assay", label]})
+    return found
+
+
+def _remove(engine: Engine, thing: Thing) -> None:
+    from assay.sandbox.build import engine_words
+
+    if thing.kind == "container":
+        engine.remove(thing.id)
+        return
+    with engine_words(f"remove {thing.name}"):
+        engine.api.remove_image(thing.id)
