@@ -120,21 +120,25 @@ class Trajectory:
         """Read a decoder's events; `output` empty means the main agent's last words.
 
         A sub-agent's calls belong to the call that was open when it first spoke; where several were open, to the
-        one whose id, title or label matches the sub-agent's, else to the earliest without a sub-agent yet.
+        earliest without a sub-agent yet whose title or arguments name it, else to the earliest of all.
         """
         calls: list[Call] = []
-        titles: dict[str, str] = {}
+        words: dict[str, set[str]] = {}
         open_ids: list[str] = []
         parents: dict[str, str] = {"": ""}
         last = ""
         for number, event in enumerate(events):
             actor = getattr(event, "actor", "")
             if actor not in parents:
-                parents[actor] = _parent(actor, open_ids, titles, parents)
+                parents[actor] = _parent(actor, open_ids, words, parents)
             if isinstance(event, CallEvent):
                 call_id = event.id or f"call-{number}"
                 calls.append(Call(event.name, event.input, call_id, parents[actor], actor))
-                titles[call_id] = event.title
+                words[call_id] = {
+                    call_id,
+                    event.title,
+                    *(v for v in (event.input or {}).values() if isinstance(v, str)),
+                }
                 open_ids.append(call_id)
             elif isinstance(event, ToolResult):
                 _settle(calls, open_ids, event)
@@ -143,12 +147,12 @@ class Trajectory:
         return cls(output or last, tuple(calls), seconds, tokens, cost_usd, error)
 
 
-def _parent(actor: str, open_ids: list[str], titles: dict[str, str], parents: dict[str, str]) -> str:
-    if actor in titles:
-        return actor
+def _parent(actor: str, open_ids: list[str], words: dict[str, set[str]], parents: dict[str, str]) -> str:
+    """The call that a sub-agent seen for the first time was started by; its label may end in a number."""
     taken = set(parents.values())
     free = [call_id for call_id in open_ids if call_id not in taken]
-    named = [call_id for call_id in free if titles[call_id] and (titles[call_id] in actor or actor in titles[call_id])]
+    labels = {actor, actor.rpartition(" ")[0]} - {""}
+    named = [call_id for call_id in free if labels & words[call_id]]
     return next(iter(named or free or open_ids), "")
 
 

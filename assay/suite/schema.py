@@ -123,9 +123,9 @@ def value_problem(value: object, schema: object, root: object = None, where: str
     if depth > _DEEPEST:
         return f"{where[:60]} is nested too deeply"
     ref = schema.get("$ref")
-    if isinstance(ref, str) and ref.startswith("#"):
-        if problem := value_problem(value, _resolve(ref, root), root, where, depth + 1):
-            return problem
+    target = _resolve(ref, root) if isinstance(ref, str) and ref.startswith("#") else True
+    if problem := value_problem(value, target, root, where, depth + 1):
+        return problem
     for check in (_kind_problem, _number_problem, _text_problem):
         if problem := check(value, schema, where or "the value"):
             return problem

@@ -152,10 +152,10 @@ def read_server(table: Table) -> Server:
         command=command,
         url=url,
         transport=server.choice("transport", ("auto", "http", "sse"), "auto"),
-        env=_texts(server, "env"),
+        env=read_texts(server, "env"),
         inherit_env=server.flag("inherit_env", default=True),
         cwd=(table.file.parent / cwd) if cwd else None,
-        headers=_texts(server, "headers"),
+        headers=read_texts(server, "headers"),
         capabilities=_capabilities(server),
         roots=server.texts("roots"),
         protocol=server.choice("protocol", ("", *HANDSHAKE, *MODERN), ""),
@@ -180,7 +180,7 @@ def split_command(table: Table, key: str, line: str) -> tuple[str, ...]:
         table.fail(key, f"cannot be split into arguments ({error}); write it as a list")
 
 
-def _texts(table: Table, key: str) -> dict[str, str]:
+def read_texts(table: Table, key: str) -> dict[str, str]:
     """A table of texts in which `${NAME}` stands for a variable of the environment."""
     part = table.table(key)
     if part is None:

@@ -1,0 +1,119 @@
+"""`assay agent`: test an agent with a scored suite: an object, a command, a registry agent, or a run already kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+
+from assay.commands.suite_output import put_out, read_threshold, terminable
+from assay.model.errors import UsageError
+from assay.suite.agents.sources import Agent, CommandAgent, ObjectAgent, RecordedAgent, load_object, load_recorded
+from assay.suite.agents.spec import AgentSpec
+from assay.suite.suite import Suite, load_suite
+
+
+@click.group(invoke_without_command=True)
+@click.option("--suite", "file", metavar="FILE", type=click.Path(path_type=Path), help="Suite, TOML or YAML.")
+@click.option("--object", "object_", metavar="MODULE:ATTR", help="A Python callable, an object with run(), or a class.")
+@click.option("--command", "line", metavar="CMD", help="A program: prompt on its input, answer on its output.")
+@click.option("--run", metavar="RUN", help="A kept run: a path, a unique prefix, or last.")
+@click.option("--recorded", metavar="FILE", help="A trajectory or chat messages, JSON.")
+@click.option("--agent", "name", metavar="NAME", help="An agent of the registry, in its container.")
+@click.option("--model", metavar="MODEL", help="Model of --agent.")
+@click.option("--effort", metavar="LEVEL", help="Effort of --agent.")
+@click.option("--threshold", metavar="X", help="Least score that passes, instead of the suite's own.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--junit", metavar="FILE", type=click.Path(path_type=Path), help="Also write a JUnit file.")
+@click.pass_context
+def command(ctx: click.Context, /, file: Path | None, threshold: str | None, **given: Any) -> int | None:
+    """Test an agent with a scored suite.
+
+    \b
+    Examples:
+      assay agent --suite cases.toml --object mypackage.agent:answer
+      assay agent --suite cases.toml --command "./my-agent --quiet"
+      assay agent --suite cases.toml --run last
+    """  # noqa: D301 - \b is click's
+    if ctx.invoked_subcommand is not None:
+        return None
+    if file is None:
+        msg = "--suite FILE is missing; `assay agent init --run RUN` writes one from a kept run"
+        raise UsageError(msg)
+    suite = load_suite(file)
+    if suite.checks:
+        msg = f"{file} has checks, which are for an MCP server: use `assay mcp --suite {file}`"
+        raise UsageError(msg)
+    spec = _chosen(suite.agent or AgentSpec(), given, ctx.obj)
+    suite = dataclasses.replace(
+        suite, agent=spec, threshold=suite.threshold if threshold is None else read_threshold(threshold)
+    )
+    return _test(suite, spec, ctx.obj, as_json=given["as_json"], junit=given["junit"])
+
+
+def _test(suite: Suite, spec: AgentSpec, registered: object, *, as_json: bool, junit: Path | None) -> int:
+    from assay.suite.agent_runner import run_cases
+
+    with terminable():
+        agent, about = _agent(suite, spec, registered)
+        report = run_cases(suite, agent, about=about)
+    return put_out(report, as_json=as_json, junit=junit)
+
+
+def _chosen(base: AgentSpec, given: dict[str, Any], registered: object) -> AgentSpec:
+    """The suite's agent, or the one that the command line names with the suite's settings."""
+    named = {key: given[key] for key in ("object_", "line", "run", "recorded", "name") if given[key]}
+    if len(named) > 1:
+        words = {"object_": "--object", "line": "--command", "name": "--agent"}
+        msg = f"{' and '.join(words.get(key, f'--{key}') for key in named)} name several agents; one is tested"
+        raise UsageError(msg)
+    if (given["model"] or given["effort"]) and not (given["name"] or base.name):
+        msg = "--model and --effort are for an agent of the registry; add --agent NAME"
+        raise UsageError(msg)
+    if named or registered is not None:
+        base = dataclasses.replace(base, object="", command=(), run="", recorded=None, name=base.name * (not named))
+    return dataclasses.replace(
+        base,
+        object=given["object_"] or base.object,
+        command=_words(given["line"]) if given["line"] else base.command,
+        run=given["run"] or base.run,
+        recorded=Path(given["recorded"]) if given["recorded"] else base.recorded,
+        name=given["name"] or base.name,
+        model=given["model"] or base.model,
+        effort=given["effort"] or base.effort,
+    )
+
+
+def _words(line: str) -> tuple[str, ...]:
+    try:
+        words = tuple(shlex.split(line))
+    except ValueError as error:
+        msg = f"--command cannot be split into arguments: {error}"
+        raise UsageError(msg) from None
+    if not words:
+        msg = "--command is empty; give the program to ask"
+        raise UsageError(msg)
+    return words
+
+
+def _agent(suite: Suite, spec: AgentSpec, registered: object) -> tuple[Agent, dict[str, object]]:
+    """The agent under test, and what the report says of it."""
+    if spec.object:
+        return load_object(spec.object), {"object": spec.object}
+    if spec.command:
+        return CommandAgent(spec), {"command": shlex.join(spec.command), "env": sorted(spec.env)}
+    if spec.recorded is not None:
+        return load_recorded(spec.recorded), {"recorded": str(spec.recorded)}
+    if spec.run:
+        from assay.commands.kept_run import kept_run
+
+        path, record, trajectory = kept_run(spec.run)
+        about: dict[str, object] = {"run": str(path), "agent": record.agent, "model": record.model, "rehearsal": record.rehearsal}
+        return RecordedAgent(trajectory), about
+    if registered is not None:
+        return ObjectAgent(registered), {"object": type(registered).__name__}
+    msg = f"which agent? Give --object, --command, --run, --recorded or --agent, or an [agent] table in {suite.file}"
+    raise UsageError(msg)

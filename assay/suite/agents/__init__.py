@@ -1,0 +1,1 @@
+"""Where a trajectory comes from: a Python object, a command, a file."""

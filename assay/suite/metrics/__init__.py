@@ -1,0 +1,1 @@
+"""What is asked of an agent's trajectory: pure functions from what it did to a score."""
