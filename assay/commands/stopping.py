@@ -5,16 +5,21 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from assay.stage.executor import Executor
+from typing import Any, Protocol
 
 SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 
 
+class Stoppable(Protocol):
+    """What can be asked to stop: an executor, or anything like it."""
+
+    def stop(self, slot: None, reason: str, *, hard: bool = False) -> None:
+        """Stop everything."""
+        ...
+
+
 @contextmanager
-def stopped_by_signals(executor: Executor) -> Iterator[None]:
+def stopped_by_signals(executor: Stoppable) -> Iterator[None]:
     """While this holds, a first signal stops every run gently and a second gives up snapshots and grading as well."""
     asked: list[int] = []
 

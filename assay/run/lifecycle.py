@@ -82,7 +82,7 @@ def _begin(job: Job, engine: Engine, watch: Watch, stop: Stop) -> Attempt:
         task_digest=task.digest,
         stage=job.stage,
         rung=job.rung,
-        attempt=job.attempt,
+        attempt=earlier.record.attempt if earlier is not None else job.attempt,
         agent=choice.agent,
         decoder=entry.decoder if entry is not None else "text",
         cli_version=entry.version if entry is not None else None,

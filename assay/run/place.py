@@ -59,8 +59,9 @@ class Place:
                     "rehearsal.json",
                     {"problems": report.problems, "next_turn": report.next_turn, "requests": requests},
                 )
-                for problem in report.problems:
-                    attempt.say(f"rehearsal: {problem}")
+                if attempt.record.ending is Ending.FINISHED:
+                    for problem in report.problems:
+                        attempt.say(f"rehearsal: {problem}")
         finally:
             try:
                 self.fence.stop()

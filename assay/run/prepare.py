@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from assay.model.errors import UsageError
 from assay.model.project import Project
+from assay.model.record import RunRecord
 from assay.model.registry import Choice
 from assay.model.task import Task
 from assay.run.job import Images, Job
@@ -123,6 +124,7 @@ def build(engine: Engine, project: Project, job: Job, say: Say) -> Job:
 
     Raises:
         BuildFailed: An image cannot be had.
+        UsageError: A run is to be resumed whose images are gone.
         EngineError: The engine failed.
     """
     from assay.sandbox import fence_image
@@ -146,4 +148,22 @@ def build(engine: Engine, project: Project, job: Job, say: Say) -> Job:
         own=own.id != environment.id,
         env=neutral_env(own, [choice.entry] if choice.entry is not None else []),
     )
-    return replace(job, images=made)
+    return replace(job, images=made if job.earlier is None else _same_images(engine, job.earlier.record, made))
+
+
+def _same_images(engine: Engine, record: RunRecord, made: Images) -> Images:
+    """The very images of the run that is resumed.
+
+    Raises:
+        UsageError: One of them is gone.
+    """
+    for what, image in (("snapshot", record.snapshot), ("image", record.image), ("task's image", record.task_image)):
+        if image is not None and engine.image(image) is None:
+            msg = f"{record.id} cannot be resumed: its {what} {image[:19]} is no longer on the engine"
+            raise UsageError(msg)
+    return replace(
+        made,
+        task=record.task_image or made.task,
+        agent=record.image or made.agent,
+        checker=record.checker_image or made.checker,
+    )

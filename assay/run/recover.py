@@ -53,7 +53,7 @@ def left_over(runs: Path) -> list[str]:
 
 
 def recover(
-    project: Project, runs: Path, name: str, engine: Engine, watch: Watch, stop: Stop, pool: ThreadPoolExecutor
+    project: Project, name: str, engine: Engine, watch: Watch, stop: Stop, pool: ThreadPoolExecutor
 ) -> RunRecord:
     """Bring one left-over run to its end.
 
@@ -62,9 +62,9 @@ def recover(
         CredentialMissing: The agent still runs with a credential that must be known to be kept out of what is kept.
         Unmeasured: The engine or the disk failed again.
     """
-    run = RunDir.open(runs / name)
+    run = RunDir.open(project.runs / name)
     if run.record.state is State.COMMITTED or not run.own():
-        return read_record(runs / name)
+        return read_record(project.runs / name)
     containers = {c["Labels"].get("assay.role", ""): c for c in engine.containers({"assay.run": name})}
     attempt = lifecycle.attempt_at(_job(project, run.record, engine), engine, watch, stop, run)
     attempt.log.info("taken over", state=str(run.record.state), containers=sorted(containers))

@@ -14,9 +14,8 @@ from assay.model.project import Project
 from assay.model.record import RunRecord, State
 from assay.model.task import load_task
 from assay.run import prepare
-from assay.run.job import Earlier, Images, Job
+from assay.run.job import Earlier, Job
 from assay.run.record import read_record, resumed_by
-from assay.sandbox.engine import Engine
 
 MESSAGE = "Continue the task."
 """What an agent is told that goes on where it stopped; every CLI wants some prompt."""
@@ -97,27 +96,3 @@ def _turn(run: Path) -> int:
         return int(json.loads((run / "rehearsal.json").read_bytes())["next_turn"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0
-
-
-def build(engine: Engine, project: Project, job: Job, say: prepare.Say) -> Job:
-    """The job with the very images of the run that it resumes.
-
-    Raises:
-        UsageError: One of them is gone.
-        BuildFailed: An image of ours cannot be had.
-    """
-    earlier = job.earlier
-    assert earlier is not None  # noqa: S101 - made by `check` above
-    record = earlier.record
-    built = prepare.build(engine, project, job, say)
-    for what, image in (("snapshot", record.snapshot), ("image", record.image), ("task's image", record.task_image)):
-        if image is not None and engine.image(image) is None:
-            msg = f"{record.id} cannot be resumed: its {what} {image[:19]} is no longer on the engine"
-            raise UsageError(msg)
-    images: Images = replace(
-        built.images,
-        task=record.task_image or built.images.task,
-        agent=record.image or built.images.agent,
-        checker=record.checker_image or built.images.checker,
-    )
-    return replace(built, images=images)

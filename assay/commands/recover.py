@@ -1,0 +1,120 @@
+"""`assay recover`: finish what a killed assay left behind."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import click
+
+from assay.run.job import Stop
+
+if TYPE_CHECKING:
+    from assay.model.events import Event
+    from assay.model.project import Project
+    from assay.model.record import RunRecord
+
+EXAMPLES = """\b
+Examples:
+  assay recover           finish every left-over run of this project
+  assay recover --list    only say which there are
+
+\b
+An agent that still runs is followed to its end; one that has ended is graded; nothing is lost and nothing is left
+over. Exit codes are those of `assay run`."""
+
+
+CODES = {"passed": 0, "unjudged": 0, "failed": 1, "cut": 4, "stopped": 4, "spared": 0}
+"""What each result means for the exit code; anything else could not be measured."""
+
+
+@click.command(epilog=EXAMPLES)
+@click.option("--list", "only_list", is_flag=True, help="Only list the runs.")
+@click.option("-q", "--quiet", is_flag=True, help="Only the results.")
+def command(*, only_list: bool, quiet: bool) -> int:
+    """Finish the runs of an assay that was killed."""
+    from assay.model.project import find_project
+    from assay.run.recover import left_over
+
+    project = find_project()
+    names = left_over(project.runs)
+    if only_list:
+        for name in names:
+            click.echo(name)
+        return 0
+    if not names:
+        click.echo("nothing to recover")
+        return 0
+    return _recover(project, names, quiet=quiet)
+
+
+def _recover(project: Project, names: list[str], *, quiet: bool) -> int:
+    from assay.commands.stopping import stopped_by_signals
+    from assay.commands.words import result_line
+    from assay.model.errors import AssayError
+    from assay.model.outcome import ExitCode
+    from assay.run.recover import recover
+    from assay.sandbox.engine import Engine
+    from assay.stage.results import outcome_of
+
+    engine, stopper, codes = Engine.connect(), _Stopper(), []
+    with (
+        ThreadPoolExecutor(len(names)) as runs,
+        ThreadPoolExecutor(2 * len(names) + 2) as pool,
+        stopped_by_signals(stopper),
+    ):
+        watch = _Watch(quiet=quiet)
+        under_way = [runs.submit(recover, project, name, engine, watch, stopper.asked, pool) for name in names]
+        for name, one in zip(names, under_way, strict=True):
+            try:
+                run = one.result().to_toml()
+            except AssayError as error:
+                click.echo(f"{name}: {error}", err=True)
+                codes.append(error.exit_code)
+            else:
+                click.echo(result_line(run, project.runs))
+                codes.append(CODES.get(outcome_of(run).result, ExitCode.UNMEASURED))
+    return ExitCode.INTERRUPTED if stopper.asked.reason else ExitCode.worst(codes)
+
+
+class _Stopper:
+    """Passes signals on to every run."""
+
+    def __init__(self) -> None:
+        self.asked = Stop()
+
+    def stop(
+        self,
+        slot: None,  # noqa: ARG002 - an executor can stop one run
+        reason: str,
+        *,
+        hard: bool = False,
+    ) -> None:
+        self.asked.ask(reason, hard=hard)
+
+
+class _Watch:
+    """Plain lines, each led by the run."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+
+    def began(self, record: RunRecord) -> None:
+        if not self._quiet:
+            click.echo(f"{record.id}: {record.state}, taken over")
+
+    def event(self, record: RunRecord, event: Event) -> None:
+        from assay.terminal.transcript import lines
+
+        if not self._quiet:
+            for line in lines(event):
+                click.echo(f"{record.id[-4:]} {line.text}")
+
+    def said(self, record: RunRecord, text: str) -> None:
+        from assay.terminal.sanitise import one_line
+
+        if not self._quiet:
+            click.echo(f"{record.id[-4:]} {one_line(text)}")
+
+    def ended(self, record: RunRecord) -> None:
+        """Told at the end."""
