@@ -9,7 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from assay.model.project import Project
-    from assay.stage.climb import Climb, Climbed, View
+    from assay.stage.climb import Climb
 
 EXAMPLES = """\b
 Examples:
@@ -67,7 +67,7 @@ def command(tasks: tuple[str, ...], **given: Any) -> int:
         from assay.commands.dry_run import show
 
         return show(project, what, as_json=given["as_json"])
-    return _climb(project, what, given)
+    return carry_out(project, what, given)
 
 
 def _task_after_rehearse(tasks: tuple[str, ...], given: dict[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -92,9 +92,11 @@ def _warn(project: Project, what: Climb) -> None:
             click.echo(f"warning: {warning}", err=True)
 
 
-def _climb(project: Project, what: Climb, given: dict[str, Any]) -> int:
+def carry_out(project: Project, what: Climb, given: dict[str, Any]) -> int:
+    """Climb, show it as it goes, sum it up; the exit code."""
     from assay.commands.stopping import stopped_by_signals
-    from assay.commands.views import view_for
+    from assay.commands.summary import Prices, summary_json, summary_lines
+    from assay.commands.views import json_line, view_for
     from assay.run.record import all_runs
     from assay.sandbox.engine import Engine
     from assay.stage.climb import climb
@@ -102,25 +104,20 @@ def _climb(project: Project, what: Climb, given: dict[str, Any]) -> int:
     from assay.stage.executor import LocalExecutor
 
     engine = Engine.connect()
-    earlier = Earlier(all_runs(project.runs) if what.stage and not given["again"] else (), what.stage)
+    kept = list(all_runs(project.runs)) if what.stage is not None else []
+    earlier = Earlier([] if given["again"] else kept, what.stage)
     executor = LocalExecutor(engine, project, what.plan.jobs)
-    view: View
-    with view_for(project, what, quiet=given["quiet"], as_json=given["as_json"]) as view, stopped_by_signals(executor):
+    with (
+        view_for(what, quiet=given["quiet"], as_json=given["as_json"]) as view,
+        stopped_by_signals(executor),
+    ):
         try:
             climbed = climb(what, executor, earlier, view)
         finally:
             executor.close()
-    _summarise(what, climbed, given)
-    return climbed.exit_code
-
-
-def _summarise(what: Climb, climbed: Climbed, given: dict[str, Any]) -> None:
-    from assay.commands.summary import summary_json, summary_lines
-
     if given["as_json"]:
-        import json
-
-        click.echo(json.dumps(summary_json(climbed), ensure_ascii=False))
-        return
-    for line in summary_lines(what, climbed):
-        click.echo(line)
+        click.echo(json_line(summary_json(what, climbed, Prices.of(kept))))
+    else:
+        for line in summary_lines(what, climbed, project.runs, Prices.of(kept)):
+            click.echo(line)
+    return climbed.exit_code

@@ -1,93 +1,148 @@
-"""Who looks on while runs go: plain lines, results alone, or one JSON object a line."""
+"""Who looks on while runs go: the live view, results alone, or one JSON object a line."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from assay.commands.words import result_line
+from assay.stage.climb import Climb, Climbed, View
 from assay.stage.executor import Acted, Asked, Began, Ended, Happening, Ready, Said, Told, Unready
-from assay.terminal.sanitise import one_line
-from assay.terminal.transcript import lines
+from assay.stage.plan import Decision, Slot
+from assay.terminal.live import Live
 
-if TYPE_CHECKING:
-    from assay.model.project import Project
-    from assay.stage.climb import Climb, Climbed, View
-    from assay.stage.plan import Decision
+PHASES = ("grading",)
+"""What a run says of itself that is its phase, not news."""
+
+BUILD_STEPS = (": building ", ": pulling", ": making", "waiting", ": Step")
+"""What is told of a build; the rest is in its log."""
 
 
 @contextmanager
-def view_for(project: Project, what: Climb, *, quiet: bool, as_json: bool) -> Iterator[View]:
-    """The view that was asked for."""
-    yield JsonView(what) if as_json else PlainView(project, what, quiet=quiet)
+def view_for(what: Climb, *, quiet: bool, as_json: bool) -> Iterator[View]:
+    """The view that was asked for; when it ends, the screen is free."""
+    if as_json:
+        yield JsonView()
+    elif quiet:
+        yield QuietView()
+    else:
+        view = LiveView(what)
+        try:
+            yield view
+        finally:
+            view.close()
 
 
-class PlainView:
-    """One line for each thing that happens, led by the run's short label."""
+class LiveView:
+    """Transcripts side by side, as they happen."""
 
-    def __init__(self, project: Project, what: Climb, *, quiet: bool) -> None:
-        self._project, self._what, self._quiet = project, what, quiet
+    def __init__(self, what: Climb) -> None:
+        self._what = what
+        self._several = what.plan.ladders * sum(rung.runs for rung in what.plan.rungs) > 1
+        self._live = Live(sys.stdout, labels=self._several)
 
     def happened(self, happening: Happening) -> None:
-        """Say it in a line."""
-        if isinstance(happening, Ended):
-            if happening.record is not None:
-                click.echo(result_line(happening.record.to_toml(), self._project.runs))
-        elif self._quiet:
-            return
-        elif isinstance(happening, Told | Said):
-            click.echo(one_line(happening.text))
-        elif isinstance(happening, Began):
-            click.echo(happening.record.id)
-        elif isinstance(happening, Acted):
-            for line in lines(happening.event):
-                click.echo(line.text)
-        elif isinstance(happening, Asked):
-            click.echo(f"{happening.reason}: stopping; once more gives up what is not kept yet", err=True)
+        """Show it."""
+        live = self._live
+        match happening:
+            case Told(_, text):
+                if any(mark in text for mark in BUILD_STEPS):
+                    live.note(None, text)
+            case Began(slot, record):
+                live.start(record.id, label_of(self._what, slot))
+            case Acted(_, record, event):
+                live.event(record.id, event)
+            case Said(_, record, text) if text in PHASES:
+                live.status(record.id, text)
+            case Said(_, record, text):
+                live.note(record.id, text)
+            case Ended(_, record, error):
+                self._ended(record, error)
+            case Asked(reason, hard):
+                more = "giving up what is not kept yet" if hard else "keeping what is there; once more gives that up"
+                live.note(None, f"{reason}: {more}")
+
+    def _ended(self, record: Any, error: Exception | None) -> None:
+        if record is None:
+            self._live.note(None, f"could not start: {error}")
+        elif self._several:
+            self._live.done(
+                record.id,
+                record.ending,
+                record.verdict,
+                reason=record.reason or record.verdict_reason,
+                seconds=record.times.seconds,
+                tokens=record.tokens,
+                cost=record.cost_usd,
+            )
 
     def decided(self, climbed: Climbed, decision: Decision) -> None:
-        """Nothing to say."""
+        """Told by the summary."""
+
+    def close(self) -> None:
+        """Leave the screen as plain lines."""
+        self._live.close()
+
+
+def label_of(what: Climb, slot: Slot) -> str:
+    """The short label of a run: its task if there are several, its rung and ordinal, its agent."""
+    task = f"{what.tasks[slot.ladder].name} " if what.plan.ladders > 1 else ""
+    ordinal = f"{slot.rung}.{slot.attempt}" if what.stage is not None else str(slot.attempt)
+    return f"{task}{ordinal} {what.jobs[slot.step].choice.agent}"
+
+
+class QuietView:
+    """Nothing but a stop is worth a line: results come in the summary."""
+
+    def happened(self, happening: Happening) -> None:
+        """Say that a stop was heard."""
+        if isinstance(happening, Asked):
+            click.echo(f"{happening.reason}: stopping", err=True)
+
+    def decided(self, climbed: Climbed, decision: Decision) -> None:
+        """Told by the summary."""
 
 
 class JsonView:
     """One object a line."""
 
-    def __init__(self, what: Climb) -> None:
-        self._what = what
-
     def happened(self, happening: Happening) -> None:
         """Write it."""
-        from dataclasses import asdict
-
-        if isinstance(happening, Told):
-            self._write("preparing", ladder=happening.step.ladder, rung=happening.step.rung, text=happening.text)
-        elif isinstance(happening, Ready):
-            self._write("ready", ladder=happening.step.ladder, rung=happening.step.rung)
-        elif isinstance(happening, Unready):
-            self._write("unready", ladder=happening.step.ladder, rung=happening.step.rung, error=str(happening.error))
-        elif isinstance(happening, Began):
-            self._write("began", **happening.record.to_toml())
-        elif isinstance(happening, Acted):
-            kind = type(happening.event).__name__
-            self._write("event", run=happening.record.id, kind=kind, **asdict(happening.event))
-        elif isinstance(happening, Said):
-            self._write("said", run=happening.record.id, text=happening.text)
-        elif isinstance(happening, Ended):
-            error = {"error": str(happening.error)} if happening.error is not None else {}
-            self._write("ended", **(happening.record.to_toml() if happening.record is not None else {}), **error)
-        elif isinstance(happening, Asked):
-            self._write("stopping", reason=happening.reason, hard=happening.hard)
+        match happening:
+            case Told(step, text):
+                self._write("preparing", ladder=step.ladder, rung=step.rung, text=text)
+            case Ready(step):
+                self._write("ready", ladder=step.ladder, rung=step.rung)
+            case Unready(step, error):
+                self._write("unready", ladder=step.ladder, rung=step.rung, error=str(error))
+            case Began(_, record):
+                self._write("began", **record.to_toml())
+            case Acted(_, record, event):
+                self._write("event", run=record.id, kind=type(event).__name__, **asdict(event))
+            case Said(_, record, text):
+                self._write("said", run=record.id, text=text)
+            case Ended(_, record, error):
+                known = {} if record is None else record.to_toml()
+                self._write("ended", **known, **({} if error is None else {"error": str(error)}))
+            case Asked(reason, hard):
+                self._write("stopping", reason=reason, hard=hard)
 
     def decided(self, climbed: Climbed, decision: Decision) -> None:
         """Told by the summary."""
 
     def _write(self, what: str, **facts: Any) -> None:
-        click.echo(json.dumps({"what": what, **facts}, ensure_ascii=False, default=_plain))
+        click.echo(json_line({"what": what, **facts}))
+
+
+def json_line(facts: dict[str, Any]) -> str:
+    """One object on one line; times as ISO text."""
+    return json.dumps(facts, ensure_ascii=False, default=_plain)
 
 
 def _plain(value: object) -> object:

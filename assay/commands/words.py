@@ -8,7 +8,10 @@ from typing import Any
 
 from assay.model.place import as_named
 from assay.terminal.figures import dollars, seconds, tokens
-from assay.terminal.sanitise import one_line
+from assay.terminal.sanitise import cut, one_line
+
+LONGEST_REASON = 160
+"""Columns of a reason in a line; the record has it whole."""
 
 MARKS = {"pass": "✓", "fail": "✗", "checker-error": "!"}
 
@@ -34,7 +37,7 @@ def verdict_words(run: Mapping[str, Any]) -> str:
         return "not graded"
     if verdict == "none":
         return "no checker"
-    said = [run.get("verdict_reason") or ""]
+    said = [_reason(run.get("verdict_reason") or "")]
     if run.get("score") not in (None, 0.0, 1.0):
         said.append(f"score {run['score']:g}")
     why = "; ".join(part for part in said if part)
@@ -44,7 +47,11 @@ def verdict_words(run: Mapping[str, Any]) -> str:
 def ending_words(run: Mapping[str, Any]) -> str:
     """How the agent stopped, with the reason where there is one, and when a limit lifts."""
     ending = str(run.get("ending") or run.get("state") or "")
-    return f"{ending} ({run['reason']})" if run.get("reason") else ending
+    return f"{ending} ({_reason(run['reason'])})" if run.get("reason") else ending
+
+
+def _reason(text: str) -> str:
+    return cut(one_line(text), LONGEST_REASON)
 
 
 def tokens_words(kinds: Mapping[str, int]) -> str:
