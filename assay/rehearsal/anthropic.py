@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 
-from assay.rehearsal.protocol import Answer, Asked, Call, Heard, Json, Kind, Result, shorten, usage
+from assay.rehearsal.protocol import Answer, Asked, Call, Heard, Json, Kind, Result, shorten, table, tables, usage
 
 ERROR_TYPES = {
     400: "invalid_request_error",
@@ -91,8 +91,7 @@ class Anthropic:
         return Answer.of(body, status, {"request-id": request, **(headers or {})})
 
     def _message(self, heard: Heard, body: Json) -> Asked:
-        messages = [m for m in body.get("messages") or [] if isinstance(m, dict)]
-        tools = [t for t in body.get("tools") or [] if isinstance(t, dict)]
+        messages, tools = tables(body.get("messages")), tables(body.get("tools"))
         kind, label = _kind(heard, body, tools)
         said = [n for n, m in enumerate(messages) if m.get("role") == "assistant"]
         since = [m for m in messages[said[-1] + 1 if said else 0 :] if m.get("role") == "user"]
@@ -121,7 +120,7 @@ def _kind(heard: Heard, body: Json, tools: list[Json]) -> tuple[Kind, str]:
         return "side", "web tool"
     given = heard.headers.get("x-claude-code-request-class")
     if given is None:
-        return ("main", "") if tools and body.get("max_tokens", 2) > 1 else ("side", "no tools")
+        return ("main", "") if tools and body.get("max_tokens") != 1 else ("side", "no tools")
     return CLASSES.get(given, "side"), "" if given in CLASSES else shorten(given)
 
 
@@ -179,6 +178,8 @@ def _deltas(block: Json) -> tuple[Json, list[Json]]:
 
 
 def _cut(text: str, step: int) -> list[str]:
+    """A text in pieces, of which even a very long one gives no more than a few hundred."""
+    step = max(step, len(text) // 200)
     return [text[n : n + step] for n in range(0, len(text), step)]
 
 
@@ -204,8 +205,8 @@ def _limit(limit: Json) -> dict[str, str]:
 
 
 def _effort(body: Json) -> str | None:
-    effort = (body.get("output_config") or {}).get("effort")
-    budget = (body.get("thinking") or {}).get("budget_tokens")
+    effort = table(body.get("output_config")).get("effort")
+    budget = table(body.get("thinking")).get("budget_tokens")
     return str(effort) if effort else f"{budget} thinking tokens" if budget else None
 
 
@@ -221,7 +222,7 @@ def _digest(messages: list[Json]) -> int:
 def _parts(content: object) -> list[Json]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    return tables(content)
 
 
 def _text(message: Json) -> str:

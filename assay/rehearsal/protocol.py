@@ -40,9 +40,9 @@ class Heard(NamedTuple):
         """The body as a JSON object; empty where it is none."""
         try:
             value = json.loads(self.body or b"{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
-        return value if isinstance(value, dict) else {}
+        return table(value)
 
 
 class Answer(NamedTuple):
@@ -127,6 +127,16 @@ USAGE = {"input": 100, "cached": 0, "cache_write": 0, "output": 20}
 def usage(turn: Json) -> dict[str, int]:
     """A turn's tokens, in disjoint kinds."""
     return {**USAGE, **turn.get("usage", {})}
+
+
+def table(value: object) -> Json:
+    """A JSON object as it is; anything else, which an agent may send, as an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def tables(value: object) -> list[Json]:
+    """The objects of a JSON list; nothing where it is none."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def shorten(text: str, most: int = 400) -> str:

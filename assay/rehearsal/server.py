@@ -26,6 +26,7 @@ from assay.rehearsal.protocol import Answer, Asked, Heard, Json, Speaker, shorte
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from io import RawIOBase
 
 SPEAKERS = {
     "anthropic": "assay.rehearsal.anthropic:Anthropic",
@@ -43,10 +44,14 @@ SECRET_QUERY = re.compile(r"([?&](?:key|[a-z_]*token)=)[^&]*", re.IGNORECASE)
 
 
 class Record:
-    """The JSON lines file of what was asked. Safe to use from several threads."""
+    """The JSON lines of what was asked. Safe to use from several threads.
 
-    def __init__(self, path: str) -> None:
-        self._file = open(path, "ab", buffering=0)  # noqa: SIM115, PTH123 - open for the life of the process
+    Args:
+        file: Where they go, unbuffered.
+    """
+
+    def __init__(self, file: RawIOBase) -> None:
+        self._file = file
         self._lock = threading.Lock()
         self._size = 0
         self._n = 0
@@ -77,7 +82,7 @@ class Server:
     def __init__(self, config: Json) -> None:
         self._speaker = speaker(config["api"])
         self._player = Player(config["script"], config["shell"], self._speaker, config["first"])
-        self._record = Record(config["record"])
+        self._record = Record(open(config["record"], "ab", buffering=0))  # noqa: SIM115, PTH123 - for as long as it runs
         self._bodies: bool = config["bodies"]
         self._tls = tls(config["cert"], config["key"], config["hosts"])
         self._socket = socket.create_server((config["address"], config["port"]), backlog=128)

@@ -6,7 +6,11 @@ import json
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from assay.rehearsal.anthropic import Anthropic
+from assay.rehearsal.protocol import Heard
 from tests.rehearsal.conftest import Serve
 from tests.rehearsal.loopback import post, user
 
@@ -141,11 +145,42 @@ def test_without_a_class_a_request_with_tools_is_the_agents(serve: Serve) -> Non
     assert serve('[[turn]]\ntext = "one"').ask(kind=None).text == "one"
 
 
-def test_odd_bodies_do_no_harm(serve: Serve) -> None:
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(["tool_result", "text", "user"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["role", "content", "type", "text", "name", "effort", "is_error"]), inner, max_size=4
+        )
+    ),
+    max_leaves=12,
+)
+KEYS = ["messages", "tools", "model", "max_tokens", "stream", "thinking", "output_config", "system"]
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), JSON), st.sampled_from(["main", "subagent", "other", None]))
+def test_no_body_is_too_odd(body: dict[str, object], kind: str | None) -> None:
+    headers = {"x-claude-code-request-class": kind} if kind else {}
+    speaker = Anthropic()
+    asked = speaker.listen(Heard("POST", "/v1/messages", headers, json.dumps(body).encode()))
+    assert asked.kind in ("main", "subagent", "side")
+    assert (asked.answer is None) == (asked.kind != "side")
+    assert speaker.speak(asked, {"text": "x"}, [], "001").status == 200
+
+
+def test_what_is_no_json_is_answered_all_the_same(serve: Serve) -> None:
     server = serve('[[turn]]\ntext = "one"\ntimes = 10')
     with server.client() as client:
-        for body in (b"", b"[]", b"{", b'{"messages": [1, {"role": 2, "content": {"a": 1}}]}', b"\xff\xfe"):
+        for body in (b"", b"[]", b"{", b"[" * 100_000, b"\xff\xfe"):
             client.request("POST", "/v1/messages", body, {"x-claude-code-request-class": "main"})
             answer = client.getresponse()
             answer.read()
             assert answer.status == 200
+
+
+def test_a_very_long_text_is_a_stream_of_few_events(serve: Serve) -> None:
+    text = "0123456789" * 100_000
+    reply = serve(f'[[turn]]\ntext = "{text}"\nshell = "echo {text}"').ask()
+    assert len(reply.events) < 1000
+    assert reply.text == text
+    assert reply.calls[0]["input"]["command"] == f"echo {text}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from assay.model.registry import Agent, load_registry
 from assay.rehearsal.report import Report
 from assay.rehearsal.script import Script, canonical, parse
-from assay.rehearsal.vendor import create
+from assay.rehearsal.vendor import StandIn, create
 from assay.sandbox.archive import Put, pack
 from assay.sandbox.engine import Engine, Spec
 from assay.sandbox.images import Builder
@@ -64,55 +65,73 @@ def cli_image(engine: Engine, agent: Agent) -> str:
 
 
 class Player:
-    """Plays a script to the CLI."""
+    """Plays a script to the CLI. The last container is kept until the next one, for a resume."""
 
     def __init__(self, engine: Engine, image: str, cli_image: str, agent: Agent) -> None:
+        assert agent.rehearsal
         self.engine, self.image, self.cli_image, self.agent = engine, image, cli_image, agent
+        self.rehearsal = agent.rehearsal
+        self.session = str(uuid.uuid4())
+        self.client = ""
 
     def __call__(self, script: str | Script, env: dict[str, str] | None = None) -> Played:
-        rehearsal = self.agent.rehearsal
-        assert rehearsal is not None
-        script = parse(script.encode(), "s.toml") if isinstance(script, str) else script
-        stand_in = create(self.engine, self.image, rehearsal, script, {"assay.test": "cli"})
-        client = ""
+        return self.run(self.agent.launch.run, self.cli_image, script, env)
+
+    def resume(self, script: str, first: int, env: dict[str, str] | None = None) -> Played:
+        """Go on with the CLI's own session in a container made of the last one, from a turn of the script on."""
+        snapshot = self.engine.commit(self.client, "assay-test", uuid.uuid4().hex, {"assay.test": "cli"})
         try:
-            client = self.engine.create(
-                Spec(
-                    image=self.cli_image,
-                    argv=["sh", "-c", f'exec "$@" <{PROMPT}', "sh", *self.line()],
-                    name=f"assay-test-{uuid.uuid4().hex[:8]}",
-                    labels={"assay.test": "cli"},
-                    user="1000:1000",
-                    workdir="/app",
-                    env=self.agent.launch.env | rehearsal.env | self.trusting() | (env or {}),
-                    network="bridge",
-                    hosts=dict.fromkeys(stand_in.hosts, stand_in.address),
-                )
-            )
+            return self.run(self.agent.launch.resume, snapshot, script, env, first)
+        finally:
+            self.close()
+            self.engine.api.remove_image(snapshot)
+
+    def run(
+        self, line: list[str], image: str, script: str | Script, env: dict[str, str] | None, first: int = 0
+    ) -> Played:
+        script = parse(script.encode(), "s.toml") if isinstance(script, str) else script
+        stand_in = create(self.engine, self.image, self.rehearsal, script, {"assay.test": "cli"}, first=first)
+        try:
+            self.close()
+            self.client = self.engine.create(self.spec(line, image, stand_in, env or {}))
             files = [Put("app", owner=1000), Put(CA, stand_in.ca_pem, 0o644), Put(PROMPT, b"Begin.", 0o644)]
-            self.engine.put(client, pack(files))
+            self.engine.put(self.client, pack(files))
             stand_in.wait_ready()
-            self.engine.start(client)
-            code = self.engine.wait(client, 120)
-            out = b"".join(data for stream, data in self.engine.log(client, follow=False) if stream == 1)
+            self.engine.start(self.client)
+            code = self.engine.wait(self.client, 120)
+            out = b"".join(data for stream, data in self.engine.log(self.client, follow=False) if stream == 1)
             return Played(code, [json.loads(line) for line in out.splitlines()], stand_in.report())
         finally:
-            if client:
-                self.engine.remove(client)
             stand_in.stop()
 
-    def line(self) -> list[str]:
-        values = {"{model}": "claude-sonnet-5-5", "{session}": str(uuid.uuid4()), "{effort}": "high"}
+    def spec(self, line: list[str], image: str, stand_in: StandIn, env: dict[str, str]) -> Spec:
         launch = self.agent.launch
-        return [values.get(word, word) for word in [*launch.run, *launch.effort, *launch.offline]]
+        values = {"{model}": "claude-sonnet-5-5", "{session}": self.session, "{effort}": "high"}
+        argv = [values.get(word, word) for word in [*line, *launch.effort, *launch.offline]]
+        trusting = dict.fromkeys(launch.ca_env, CA)
+        return Spec(
+            image=image,
+            argv=["sh", "-c", f'exec "$@" <{PROMPT}', "sh", *argv],
+            name=f"assay-test-{uuid.uuid4().hex[:8]}",
+            labels={"assay.test": "cli"},
+            user="1000:1000",
+            workdir="/app",
+            env={"HOME": "/home/agent", "LANG": "C.UTF-8"} | launch.env | self.rehearsal.env | trusting | env,
+            network="bridge",
+            hosts=dict.fromkeys(stand_in.hosts, stand_in.address),
+        )
 
-    def trusting(self) -> dict[str, str]:
-        return {"HOME": "/home/agent", "LANG": "C.UTF-8", **dict.fromkeys(self.agent.launch.ca_env, CA)}
+    def close(self) -> None:
+        if self.client:
+            self.engine.remove(self.client)
+        self.client = ""
 
 
 @pytest.fixture
-def play(engine: Engine, image: str, cli_image: str, agent: Agent) -> Player:
-    return Player(engine, image, cli_image, agent)
+def play(engine: Engine, image: str, cli_image: str, agent: Agent) -> Iterator[Player]:
+    player = Player(engine, image, cli_image, agent)
+    yield player
+    player.close()
 
 
 def test_the_canonical_script(play: Player) -> None:
@@ -233,6 +252,32 @@ def test_the_session_limit(play: Player, window: str) -> None:
     assert (told["status"], told["rateLimitType"]) == ("rejected", window)
     assert played.turns == [0, 1]
     assert played.report.next_turn == 2
+
+
+def test_a_resumed_conversation_goes_on_at_the_next_turn(play: Player) -> None:
+    script = """
+        [[turn]]
+        shell = "echo before"
+        expect = "before"
+        [[turn]]
+        limit = {}
+        [[turn]]
+        shell = "echo after"
+        expect = "after"
+        [[turn]]
+        text = "finished"
+    """
+    stopped = play(script, SIGNED_IN_BY_SUBSCRIPTION)
+    assert stopped.result["api_error"] == "usage_limit_reached"
+    assert stopped.report.problems == ["never reached: turn 3, 4"]
+    resumed = play.resume(script, stopped.report.next_turn, SIGNED_IN_BY_SUBSCRIPTION)
+    assert resumed.code == 0
+    assert resumed.result["session_id"] == stopped.result["session_id"]
+    assert resumed.result["result"] == "finished"
+    assert resumed.turns == [2, 3]
+    assert resumed.report.problems == []
+    # It came with its history: a conversation that begins has two messages.
+    assert next(request for request in resumed.report.requests if request.kind == "main").raw["messages"] >= 4
 
 
 def test_it_cannot_loop_beyond_the_end(play: Player) -> None:
