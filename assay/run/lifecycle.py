@@ -263,7 +263,7 @@ def _forget_earlier(attempt: Attempt) -> None:
     if earlier is None or earlier.record.snapshot in (None, attempt.record.snapshot):
         return
     if not attempt.record.resumable or attempt.record.snapshot:
-        snapshot.forget(attempt.engine, earlier.record.snapshot)
+        attempt.engine.remove_image(earlier.record.snapshot)
 
 
 def write_grade(run: RunDir, number: int, graded: Graded, output: bytes, image: str) -> None:

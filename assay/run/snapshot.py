@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from assay.model.errors import EngineError
 from assay.run.attempt import Attempt
 from assay.run.launch import HOME, UID
 from assay.run.redact import Stream
@@ -78,15 +77,3 @@ def _unpacked(path: Path) -> Iterator[bytes]:
 
     with path.open("rb") as file:
         yield from zstandard.ZstdDecompressor().read_to_iter(file, read_size=1 << 20)
-
-
-def forget(engine: Engine, image: str) -> None:
-    """Remove a snapshot that nobody will resume from any more; one that is in use or gone is left alone."""
-    import docker.errors
-
-    try:
-        engine.api.remove_image(image, force=True)
-    except docker.errors.APIError as error:
-        if error.status_code not in (404, 409):
-            msg = f"cannot remove the snapshot {image}: {error.explanation or error}"
-            raise EngineError(msg) from error

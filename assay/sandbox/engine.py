@@ -326,6 +326,15 @@ class Engine:
             msg = f"cannot look at image {name}: {_plain(error)}"
             raise EngineError(msg) from error
 
+    def remove_image(self, image: str) -> None:
+        """Remove an image and its names; one that is gone, or that something is made of, is left alone."""
+        try:
+            self.api.remove_image(image, force=True)
+        except docker.errors.APIError as error:
+            if error.status_code not in (404, 409):
+                msg = f"cannot remove the image {image}: {_plain(error)}"
+                raise EngineError(msg) from error
+
     def commit(self, container: str, repository: str, tag: str, labels: Mapping[str, str]) -> str:
         """Make an image of a stopped container; its id. Volumes are left out, Cmd, Env and User are kept."""
         conf = {"Labels": {LABEL: "1", **labels}}
