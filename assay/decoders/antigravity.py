@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from assay.decoders.ends import Calls, Deltas, error_kind, last_words, without_last_word
+from assay.decoders.envelope import title
 from assay.decoders.lines import Record, count, obj, records, string
 from assay.model.events import Event, Exit, Facts, Note, Progress, Started, Text, ToolCall, ToolResult
 from assay.model.outcome import Ending, Tokens
@@ -78,7 +79,7 @@ class _Stream:
         name = string(info.get("name")) or string(step.get("tool_name"))
         parameters = obj(info.get("parameters"))
         if self.calls.start(name, id_):
-            yield ToolCall(name, _title(parameters), id_, parameters)
+            yield ToolCall(name, title(parameters, TITLES), id_, parameters)
         state = step.get("state")
         if state in ("DONE", "ERROR"):
             ok = state == "DONE"
@@ -174,10 +175,3 @@ def _tokens(usage: Record) -> Tokens | None:
         reasoning=count(usage.get("thinking_tokens")),
     )
     return tokens if tokens.total else None
-
-
-def _title(parameters: Mapping[str, object]) -> str:
-    for key in TITLES:
-        if value := string(parameters.get(key)):
-            return value
-    return next((value for value in parameters.values() if isinstance(value, str)), "")

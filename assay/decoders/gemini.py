@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from assay.decoders.ends import Calls, Deltas, error_kind, last_words, without_last_word
+from assay.decoders.envelope import title
 from assay.decoders.lines import Record, count, obj, records, string
 from assay.model.events import Event, Exit, Facts, Note, Started, Text, ToolCall, ToolResult
 from assay.model.outcome import Ending, Tokens
@@ -51,7 +52,7 @@ class _Stream:
         id_, name = string(record.get("tool_id")), string(record.get("tool_name"))
         parameters = obj(record.get("parameters"))
         if self.calls.start(name, id_):
-            yield ToolCall(name, _title(parameters), id_, parameters)
+            yield ToolCall(name, title(parameters, TITLES), id_, parameters)
 
     def tool_result(self, record: Record) -> Iterator[Event]:
         yield from self.flush()
@@ -138,10 +139,3 @@ def _tokens(stats: Record) -> Tokens | None:
     output = said if given is None else total - given
     reasoning = None if output is None or said is None else output - said
     return Tokens(count(stats.get("input")), count(stats.get("cached")), None, output, reasoning)
-
-
-def _title(parameters: Mapping[str, object]) -> str:
-    for key in TITLES:
-        if value := string(parameters.get(key)):
-            return value
-    return next((value for value in parameters.values() if isinstance(value, str)), "")

@@ -5,10 +5,11 @@ The end is the reason of the last step, once the process has ended.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from assay.decoders.ends import Calls, error_kind, last_words, without_last_word
+from assay.decoders.envelope import title
 from assay.decoders.lines import Record, count, money, obj, records, string
 from assay.model.events import Event, Exit, Facts, Note, Progress, Started, Text, Thinking, ToolCall, ToolResult
 from assay.model.outcome import Ending, Tokens
@@ -40,11 +41,11 @@ class _Stream:
         ok = state.get("status") == "completed"
         if name == "invalid":
             # What the CLI makes of a call to a tool that it had not offered.
-            name, ok = string(given.get("tool")) or name, False
+            name, ok, given = string(given.get("tool")) or name, False, {}
         elif name == "bash" and (code := obj(state.get("metadata")).get("exit")) is not None:
             ok = ok and code == 0
         if self.calls.start(name, id_):
-            yield ToolCall(name, _title(given), id_, given)
+            yield ToolCall(name, title(given, TITLES), id_, given)
         self.calls.end(id_, ok=ok)
         yield ToolResult(string(state.get("error")) or string(state.get("output")), ok, id_)
 
@@ -127,10 +128,3 @@ def _tokens(tokens: Record, cache: Record) -> Tokens:
     if output is not None and reasoning:
         output += reasoning
     return Tokens(count(tokens.get("input")), count(cache.get("read")), count(cache.get("write")), output, reasoning)
-
-
-def _title(arguments: Mapping[str, object]) -> str:
-    for key in TITLES:
-        if value := string(arguments.get(key)):
-            return value
-    return next((value for value in arguments.values() if isinstance(value, str)), "")
