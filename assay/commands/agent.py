@@ -9,11 +9,14 @@ from typing import Any
 
 import click
 
-from assay.commands.suite_output import put_out, read_threshold, terminable
+from assay.commands.suite_output import put_out, read_threshold, terminable, write_new
 from assay.model.errors import UsageError
-from assay.suite.agents.sources import Agent, CommandAgent, ObjectAgent, RecordedAgent, load_object, load_recorded
+from assay.model.outcome import ExitCode
+from assay.suite.agents.registered import registered_agent
+from assay.suite.agents.sources import Agent, ObjectAgent, RecordedAgent, make_agent
 from assay.suite.agents.spec import AgentSpec
 from assay.suite.suite import Suite, load_suite
+from assay.terminal.suite_tables import print_remark, print_text
 
 
 @click.group(invoke_without_command=True)
@@ -47,11 +50,11 @@ def command(ctx: click.Context, /, file: Path | None, threshold: str | None, **g
     if suite.checks:
         msg = f"{file} has checks, which are for an MCP server: use `assay mcp --suite {file}`"
         raise UsageError(msg)
-    spec = _chosen(suite.agent or AgentSpec(), given, ctx.obj)
+    spec = _chosen(suite.agent or AgentSpec(), given, registered_agent())
     suite = dataclasses.replace(
         suite, agent=spec, threshold=suite.threshold if threshold is None else read_threshold(threshold)
     )
-    return _test(suite, spec, ctx.obj, as_json=given["as_json"], junit=given["junit"])
+    return _test(suite, spec, registered_agent(), as_json=given["as_json"], junit=given["junit"])
 
 
 def _test(suite: Suite, spec: AgentSpec, registered: object, *, as_json: bool, junit: Path | None) -> int:
@@ -101,19 +104,46 @@ def _words(line: str) -> tuple[str, ...]:
 
 def _agent(suite: Suite, spec: AgentSpec, registered: object) -> tuple[Agent, dict[str, object]]:
     """The agent under test, and what the report says of it."""
-    if spec.object:
-        return load_object(spec.object), {"object": spec.object}
-    if spec.command:
-        return CommandAgent(spec), {"command": shlex.join(spec.command), "env": sorted(spec.env)}
-    if spec.recorded is not None:
-        return load_recorded(spec.recorded), {"recorded": str(spec.recorded)}
+    if (made := make_agent(spec)) is not None:
+        told = spec.object or shlex.join(spec.command) or str(spec.recorded)
+        return made, {spec.kinds[0]: told, "env": sorted(spec.env)}
     if spec.run:
         from assay.commands.kept_run import kept_run
 
         path, record, trajectory = kept_run(spec.run)
-        about: dict[str, object] = {"run": str(path), "agent": record.agent, "model": record.model, "rehearsal": record.rehearsal}
+        about: dict[str, object] = {
+            "run": str(path),
+            "agent": record.agent,
+            "model": record.model,
+            "rehearsal": record.rehearsal,
+        }
         return RecordedAgent(trajectory), about
     if registered is not None:
         return ObjectAgent(registered), {"object": type(registered).__name__}
     msg = f"which agent? Give --object, --command, --run, --recorded or --agent, or an [agent] table in {suite.file}"
     raise UsageError(msg)
+
+
+@command.command("init")
+@click.option("--run", "name", metavar="RUN", required=True, help="A kept run: a path, a unique prefix, or last.")
+@click.option("-o", "--out", metavar="FILE", type=click.Path(path_type=Path), help="Where to write; - is the screen.")
+@click.option("--force", is_flag=True, help="Replace the file if it is there.")
+def init(name: str, out: Path | None, force: bool) -> int:
+    """Write a suite from what an agent did in a kept run."""
+    from assay.commands.kept_run import kept_run
+    from assay.suite.write_agent import write_agent_suite
+
+    path, record, trajectory = kept_run(name)
+    if trajectory.error:
+        msg = f"{path} is no example to go by: {trajectory.error}"
+        raise UsageError(msg)
+    prompt = path / "prompt.md"
+    told = prompt.read_text("utf-8", "replace") if prompt.is_file() else ""
+    text = write_agent_suite(str(path), record.task or record.id, told, trajectory)
+    if out == Path("-"):
+        print_text(text)
+        return ExitCode.DONE
+    file = out or Path(f"{record.task or record.id}.assay.toml")
+    write_new(file, text, force=force)
+    print_remark(f"{file} written; try it: assay agent --suite {file}")
+    return ExitCode.DONE

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from assay.commands.suite_output import put_out, read_threshold, terminable
-from assay.model.errors import UsageError
+if TYPE_CHECKING:
+    from assay.suite.write_mcp import Written
+
+from assay.commands.suite_output import put_out, read_threshold, terminable, write_new
+from assay.model.errors import Unmeasured, UsageError
+from assay.model.outcome import ExitCode
 from assay.suite.suite import load_suite
 from assay.suite.wire.transport import Server
+from assay.terminal.suite_tables import print_remark, print_text
 
 
 @click.group(invoke_without_command=True)
@@ -88,3 +95,43 @@ def chosen_server(base: Server, line: str | None, url: str | None) -> Server:
         msg = "--server is empty; give the command line that starts the server"
         raise UsageError(msg)
     return dataclasses.replace(base, command=words, url="")
+
+
+@command.command("init")
+@click.option("--server", "line", metavar="CMD", help="Command line that starts the server (stdio).")
+@click.option("--url", metavar="URL", help="Address of a running server.")
+@click.option("-o", "--out", metavar="FILE", type=click.Path(path_type=Path), help="Where to write; - is the screen.")
+@click.option("--include-writes", is_flag=True, help="Also call tools that are not marked read-only.")
+@click.option("--force", is_flag=True, help="Replace the file if it is there.")
+def init(line: str | None, url: str | None, out: Path | None, include_writes: bool, force: bool) -> int:
+    """Write a suite from a live server's tools and answers."""
+    from assay.suite.wire.connect import connect
+    from assay.suite.wire.faults import RpcError, WireFault
+    from assay.suite.write_mcp import write_mcp_suite
+
+    server = chosen_server(Server(), line, url)
+    if not (server.command or server.url):
+        msg = "which server? Give --server CMD or --url URL"
+        raise UsageError(msg)
+    with terminable():
+        try:
+            written = write_mcp_suite(server, lambda: connect(server), writes=include_writes)
+        except RpcError as error:
+            msg = f"tools/list: the server refused: {error}"
+            raise Unmeasured(msg) from None
+        except WireFault as fault:
+            print_remark(f"assay: {fault.told()}")
+            return fault.exit_code
+    return _put_suite(written, out, force=force)
+
+
+def _put_suite(written: Written, out: Path | None, *, force: bool) -> int:
+    for finding in written.findings:
+        print_remark(f"note: {finding}")
+    if out == Path("-"):
+        print_text(written.text)
+        return ExitCode.DONE
+    file = out or Path(f"{re.sub(r'[^A-Za-z0-9._-]+', '-', written.server).strip('-.') or 'server'}.assay.toml")
+    write_new(file, written.text, force=force)
+    print_remark(f"{file} written; try it: assay mcp --suite {file}")
+    return ExitCode.DONE

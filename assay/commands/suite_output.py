@@ -50,6 +50,23 @@ def read_threshold(text: str) -> Fraction:
     return value
 
 
+def write_new(file: Path, text: str, *, force: bool) -> None:
+    """Write a file that is not there yet.
+
+    Raises:
+        UsageError: It is there and `force` is not given, or it cannot be written.
+    """
+    try:
+        with file.open("w" if force else "x", encoding="utf-8") as out:
+            out.write(text)
+    except FileExistsError:
+        msg = f"{file} is there already; give another name with -o, or --force to replace it"
+        raise UsageError(msg) from None
+    except OSError as error:
+        msg = f"{file} cannot be written: {(error.strerror or str(error)).lower()}"
+        raise UsageError(msg) from None
+
+
 @contextmanager
 def terminable() -> Iterator[None]:
     """Let SIGTERM, which CI systems send, unwind like Ctrl-C, so that servers are closed."""

@@ -48,6 +48,15 @@ class Case:
             return self.total.value or Fraction(0)
         return mean(score.value or Fraction(0) for score in self.scores.values())
 
+    def told(self) -> str:
+        """The case as lines of text: its score, what each metric said, and the evidence."""
+        lines = [f"{self.name}: {float(self.value):.2f}"]
+        for name, score in self.scores.items():
+            number = score.state.value if score.value is None else f"{float(score.value):.2f}"
+            lines.append(f"  {name}  {number}  {score.detail}")
+            lines += [f"    {label}: {text}" for label, text in score.evidence.items()]
+        return "\n".join(lines)
+
     def as_dict(self) -> dict[str, object]:
         """JSON form."""
         out: dict[str, object] = {

@@ -42,8 +42,7 @@ def run_cases(
     begin = time.monotonic()
     cases: list[Case] = []
     for case in suite.cases:
-        asked = judge or (_judge(case.judge, make_judge) if case.judge is not None else None)
-        cases.append(_case(suite, case, agent, asked, begin + suite.timeout))
+        cases.append(run_case(suite, case, agent, judge=judge, make_judge=make_judge, end=begin + suite.timeout))
         if progress is not None:
             progress(cases[-1])
     vacuous = [case.name for case in suite.cases if case.metrics == (Answered(),)]
@@ -68,7 +67,19 @@ def _judge(spec: JudgeSpec, make: MakeJudge | None) -> Judge:
     return make(spec)
 
 
-def _case(suite: Suite, case: AgentCase, agent: Agent, judge: Judge | None, end: float) -> Case:
+def run_case(
+    suite: Suite,
+    case: AgentCase,
+    agent: Agent,
+    *,
+    judge: Judge | None = None,
+    make_judge: MakeJudge | None = None,
+    end: float | None = None,
+) -> Case:
+    """Ask one case, as often as it wants to be asked; `end` is the monotonic time at which the suite must be over."""
+    if judge is None and case.judge is not None:
+        judge = _judge(case.judge, make_judge)
+    end = time.monotonic() + suite.timeout if end is None else end
     runs = [_run(suite, case, agent, judge, end) for _ in range(case.repeat)]
     seconds = sum(run[1] for run in runs)
     if case.repeat == 1:

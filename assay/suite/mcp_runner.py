@@ -35,7 +35,7 @@ def run_checks(suite: Suite, progress: Progress | None = None) -> Report:
         except StartFault as fault:
             return _not_started(suite, fault, time.monotonic() - begin)
         for index in order:
-            cases[index] = _case(suite, suite.checks[index], names[index], subject)
+            cases[index] = make_case(suite, suite.checks[index], names[index], subject)
             if progress is not None:
                 progress(cases[index])
     return Report(
@@ -49,7 +49,8 @@ def run_checks(suite: Suite, progress: Progress | None = None) -> Report:
     )
 
 
-def _case(suite: Suite, check: Check, name: str, subject: Subject) -> Case:
+def make_case(suite: Suite, check: Check, name: str, subject: Subject) -> Case:
+    """Make one check; whatever the server does is a score, never an exception."""
     start = time.perf_counter()
     score = _score(suite, check, subject)
     return Case(name, {check.label: score}, time.perf_counter() - start)

@@ -1,1 +1,213 @@
-"""Collects suites as tests."""
+"""Collects `*.assay.toml` and `*.assay.yaml` as pytest items, one for each check or case.
+
+A file's server is started once, when its first check runs. An item passes when its check scores in full. Where the
+suite's threshold is below 1, a partial score does not fail an item, and one more item compares the mean with it.
+Fixtures for tests of one's own: `assay_server` and `assay_check`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from assay.model.report import Case
+    from assay.model.trajectory import Trajectory
+    from assay.suite.agents.sources import Agent
+    from assay.suite.judging.judge import Judge
+    from assay.suite.subject import Subject
+    from assay.suite.suite import Suite
+    from assay.suite.wire.session import Session
+
+ENDINGS = (".assay.toml", ".assay.yaml", ".assay.yml")
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SuiteFile | None:
+    """Take suites; pytest calls this for every file."""
+    return SuiteFile.from_parent(parent, path=file_path) if file_path.name.endswith(ENDINGS) else None
+
+
+class ScoreTooLow(Exception):
+    """A check or a suite did not score enough; the text is its rows of the table."""
+
+
+class SuiteFile(pytest.File):
+    """One suite, and the server or agent that its items share."""
+
+    suite: Suite
+    _subject: Subject | None = None
+    _agent: Agent | None = None
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """One item for each check or case, and one for a threshold below 1.
+
+        Raises:
+            CollectError: The suite is wrong.
+        """
+        from assay.model.errors import AssayError
+        from assay.suite.mcp_runner import case_names
+        from assay.suite.suite import load_suite
+
+        try:
+            self.suite = load_suite(self.path)
+        except AssayError as error:
+            raise self.CollectError(str(error)) from None
+        suite = self.suite
+        names = case_names(suite.checks) if suite.checks else [case.name for case in suite.cases]
+        self.done: dict[int, Case] = {}
+        order = sorted(range(len(names)), key=lambda i: bool(suite.checks) and suite.checks[i].at_end)
+        for index in order:
+            yield SuiteItem.from_parent(self, name=names[index], index=index)
+        if suite.threshold < 1:
+            yield ThresholdItem.from_parent(self, name="threshold")
+
+    def teardown(self) -> None:
+        """Close the server."""
+        if self._subject is not None:
+            subject, self._subject = self._subject, None
+            subject.drop()
+
+    def case(self, index: int) -> Case:
+        """A check or case, made if it has not been made."""
+        if index not in self.done:
+            self.done[index] = self._check(index) if self.suite.checks else self._ask(index)
+        return self.done[index]
+
+    def _check(self, index: int) -> Case:
+        from assay.model.errors import UsageError
+        from assay.suite.mcp_runner import case_names, make_case
+        from assay.suite.subject import Subject
+
+        if not (self.suite.server.command or self.suite.server.url):
+            msg = f"{self.path}: under pytest a suite needs a [server] table with a command or a url"
+            raise UsageError(msg)
+        if self._subject is None:
+            self._subject = Subject(self.suite.server, time.monotonic() + self.suite.timeout)
+        name = case_names(self.suite.checks)[index]
+        return make_case(self.suite, self.suite.checks[index], name, self._subject)
+
+    def _ask(self, index: int) -> Case:
+        from assay.model.errors import UsageError
+        from assay.suite.agent_runner import run_case
+        from assay.suite.agents.sources import make_agent
+        from assay.suite.agents.spec import AgentSpec
+
+        if self._agent is None:
+            self._agent = make_agent(self.suite.agent or AgentSpec())
+        if self._agent is None:
+            msg = f"{self.path}: under pytest a suite needs an [agent] table with an object, a command or a recording"
+            raise UsageError(msg)
+        return run_case(self.suite, self.suite.cases[index], self._agent)
+
+
+class SuiteItem(pytest.Item):
+    """One check or case."""
+
+    def __init__(self, *, index: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.index = index
+
+    def runtest(self) -> None:
+        """Make the check.
+
+        Raises:
+            ScoreTooLow: It did not score in full, or could not be measured.
+        """
+        from assay.model.score import State
+
+        owner = self.parent
+        assert isinstance(owner, SuiteFile)  # noqa: S101
+        case = owner.case(self.index)
+        if case.state is State.PASSED:
+            return
+        if case.state is State.FAILED and owner.suite.threshold < 1:
+            pytest.xfail(f"scored {float(case.value):.2f}; the suite's threshold decides")
+        raise ScoreTooLow(case.told())
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The rows of the table; a traceback for what is no score."""
+        return _told(excinfo) or super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where it is from."""
+        return self.path, None, self.name
+
+
+class ThresholdItem(pytest.Item):
+    """The mean of all checks against the suite's threshold."""
+
+    def runtest(self) -> None:
+        """Compare, after making whatever was not made yet.
+
+        Raises:
+            ScoreTooLow: The mean is below the threshold.
+        """
+        from assay.model.score import mean
+
+        owner = self.parent
+        assert isinstance(owner, SuiteFile)  # noqa: S101
+        count = len(owner.suite.checks or owner.suite.cases)
+        value = mean(owner.case(index).value for index in range(count))
+        if value < owner.suite.threshold:
+            msg = f"suite score {float(value):.2f} is below the threshold {float(owner.suite.threshold):.2f}"
+            raise ScoreTooLow(msg)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The comparison; a traceback for what is no score."""
+        return _told(excinfo) or super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where it is from."""
+        return self.path, None, self.name
+
+
+def _told(excinfo: pytest.ExceptionInfo[BaseException]) -> str:
+    from assay.model.errors import AssayError
+
+    return str(excinfo.value) if isinstance(excinfo.value, ScoreTooLow | AssayError) else ""
+
+
+@pytest.fixture
+def assay_server() -> Iterator[Callable[..., Session]]:
+    """Open sessions with MCP servers: `assay_server("my-server --flag")` or `assay_server(url="http://…")`.
+
+    The session is synchronous (`list_all("tools/list")`, `call("echo", {"message": "hi"})`); all are closed, and their
+    processes ended, when the test is over.
+    """
+    import shlex
+    from contextlib import ExitStack
+
+    from assay.suite.wire.connect import connect
+    from assay.suite.wire.transport import Server
+
+    with ExitStack() as stack:
+
+        def open_session(command: str | list[str] = "", **settings: Any) -> Session:
+            words = shlex.split(command) if isinstance(command, str) else command
+            return stack.enter_context(connect(Server(command=tuple(words), **settings)))
+
+        yield open_session
+
+
+@pytest.fixture
+def assay_check() -> Callable[..., None]:
+    """Assert on a trajectory with the keys of a case: `assay_check(trajectory, expect_tools=["search"])`."""
+
+    def check(
+        trajectory: Trajectory | Mapping[str, object] | str, judge: Judge | None = None, **expected: object
+    ) -> None:
+        from assay.model.report import Case
+        from assay.suite.agent_runner import score_trajectory
+        from assay.suite.agents.sources import as_trajectory
+        from assay.suite.suite import read_suite
+
+        suite = read_suite({"cases": [{"name": "assay_check", **expected}]}, Path("assay_check"))
+        case = Case("assay_check", score_trajectory(suite.cases[0], as_trajectory(trajectory), judge))
+        if case.value < 1:
+            raise AssertionError(case.told())
+
+    return check

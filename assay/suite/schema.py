@@ -84,7 +84,7 @@ def _keyword_problem(schema: Mapping[str, Any], root: object) -> str:  # noqa: C
         except re.error as error:
             return f"pattern {pattern!r} cannot be compiled ({error})"
     ref = schema.get("$ref")
-    if ref is not None and (not isinstance(ref, str) or (ref.startswith("#") and _resolve(ref, root) is None)):
+    if ref is not None and (not isinstance(ref, str) or (ref.startswith("#") and resolve(ref, root) is None)):
         return f"$ref {ref!r} leads nowhere"
     return ""
 
@@ -99,7 +99,7 @@ def _children(schema: Mapping[str, Any], where: str) -> list[tuple[str, object]]
     return out
 
 
-def _resolve(ref: str, root: object) -> object:
+def resolve(ref: str, root: object) -> object:
     """What a local reference points to; None if nothing."""
     node = root
     for part in ref.lstrip("#").split("/")[1:] if ref != "#" else []:
@@ -123,7 +123,7 @@ def value_problem(value: object, schema: object, root: object = None, where: str
     if depth > _DEEPEST:
         return f"{where[:60]} is nested too deeply"
     ref = schema.get("$ref")
-    target = _resolve(ref, root) if isinstance(ref, str) and ref.startswith("#") else True
+    target = resolve(ref, root) if isinstance(ref, str) and ref.startswith("#") else True
     if problem := value_problem(value, target, root, where, depth + 1):
         return problem
     for check in (_kind_problem, _number_problem, _text_problem):

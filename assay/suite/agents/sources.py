@@ -163,6 +163,19 @@ def load_object(name: str) -> ObjectAgent:
     return ObjectAgent(found)
 
 
+def make_agent(spec: AgentSpec) -> Agent | None:
+    """The agent that a suite names, if it is an object, a command or a recording.
+
+    Raises:
+        UsageError: It cannot be loaded.
+    """
+    if spec.object:
+        return load_object(spec.object)
+    if spec.command:
+        return CommandAgent(spec)
+    return load_recorded(spec.recorded) if spec.recorded is not None else None
+
+
 def load_recorded(file: Path) -> RecordedAgent:
     """A trajectory from a JSON file.
 
