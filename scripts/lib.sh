@@ -84,10 +84,10 @@ sys.exit(sys.version_info < (3, 11) or pathlib.Path(sys.prefix).resolve() != pat
     say "installing what $1 pins"
     # The pins are complete, so a constraint or a user's own site folder could only disturb them.
     export PIP_CONSTRAINT=/dev/null PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1
-    .venv/bin/python -m pip install --quiet --no-deps --require-hashes --requirement "$1" ||
+    .venv/bin/python -m pip install -qq --no-deps --require-hashes --requirement "$1" ||
         fail "pip could not install what $1 pins" \
             "behind a proxy set HTTPS_PROXY; with an authority of your own set PIP_CERT to its bundle"
-    .venv/bin/python -m pip install --quiet --no-deps --no-index --no-build-isolation --editable . ||
+    .venv/bin/python -m pip install -qq --no-deps --no-index --no-build-isolation --editable . ||
         fail "pip could not install this checkout into .venv" "see above"
     rm -f ".venv/$1".*
     : >"$stamp"

@@ -48,7 +48,7 @@ def command(
     from assay.terminal.sanitise import one_line
 
     project = find_project()
-    names = list(agents) or _needed(project, every=every)
+    names = [] if base_only else list(agents) or _needed(project, every=every)
     for name in names:
         entry = project.registry.agents.get(name)
         project.registry.validate_choice(name, entry.default_model if entry else None)
