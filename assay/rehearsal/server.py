@@ -91,7 +91,10 @@ class Server:
     def serve(self) -> None:
         """Accept connections until the process is stopped."""
         while True:
-            sock, _ = self._socket.accept()
+            try:
+                sock, _ = self._socket.accept()
+            except OSError:  # a client that left before it was taken
+                continue
             try:
                 threading.Thread(target=self._connection, args=(sock,), daemon=True).start()
             except RuntimeError:  # no more threads

@@ -149,19 +149,7 @@ def create(
         raise UsageError(msg)
     trust = issue(rehearsal.hosts)
     config = configuration(rehearsal, script, first=first, bodies=bodies)
-    spec = Spec(
-        image=image,
-        argv=["python3", "-S", "-E", "-B", "-m", "assay.rehearsal.server", f"{ROOT}/play.json"],
-        name=name or f"assay-standin-{secrets.token_hex(4)}",
-        labels=labels,
-        user=f"{USER}:{USER}",
-        workdir=ROOT,
-        network="bridge",
-        memory=MEMORY,
-        pids=PIDS,
-        sysctls={"net.ipv4.ip_unprivileged_port_start": "0"},
-    )
-    container = engine.create(spec)
+    container = engine.create(_spec(image, name, labels))
     stand_in = StandIn(engine, container, tuple(rehearsal.hosts), trust.ca_pem, config["script"]["turns"], first)
     try:
         engine.put(container, pack(_files(config, trust.cert_pem, trust.key_pem)))
@@ -197,6 +185,21 @@ def configuration(rehearsal: Rehearsal, script: Script, *, first: int = 0, bodie
         "key": f"{ROOT}/key.pem",
         "record": RECORD,
     }
+
+
+def _spec(image: str, name: str | None, labels: Mapping[str, str]) -> Spec:
+    return Spec(
+        image=image,
+        argv=["python3", "-S", "-E", "-B", "-m", "assay.rehearsal.server", f"{ROOT}/play.json"],
+        name=name or f"assay-standin-{secrets.token_hex(4)}",
+        labels=labels,
+        user=f"{USER}:{USER}",
+        workdir=ROOT,
+        network="bridge",
+        memory=MEMORY,
+        pids=PIDS,
+        sysctls={"net.ipv4.ip_unprivileged_port_start": "0"},
+    )
 
 
 def _files(config: Mapping[str, Any], cert: bytes, key: bytes) -> list[Put]:
