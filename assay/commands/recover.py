@@ -49,7 +49,7 @@ def command(*, only_list: bool, quiet: bool) -> int:
 
 
 def _recover(project: Project, names: list[str], *, quiet: bool) -> int:
-    from assay.commands.stopping import stopped_by_signals
+    from assay.commands.stopping import stop_on_signals
     from assay.commands.words import result_line
     from assay.model.errors import AssayError
     from assay.model.outcome import ExitCode
@@ -57,14 +57,14 @@ def _recover(project: Project, names: list[str], *, quiet: bool) -> int:
     from assay.sandbox.engine import Engine
     from assay.stage.results import outcome_of
 
-    engine, stopper, codes = Engine.connect(), _Stopper(), []
+    engine, stop, codes = Engine.connect(), Stop(), []
     with (
         ThreadPoolExecutor(len(names)) as runs,
         ThreadPoolExecutor(2 * len(names) + 2) as pool,
-        stopped_by_signals(stopper),
+        stop_on_signals(stop.ask),
     ):
         watch = _Watch(quiet=quiet)
-        under_way = [runs.submit(recover, project, name, engine, watch, stopper.asked, pool) for name in names]
+        under_way = [runs.submit(recover, project, name, engine, watch, stop, pool) for name in names]
         for name, one in zip(names, under_way, strict=True):
             try:
                 run = one.result().to_toml()
@@ -74,23 +74,7 @@ def _recover(project: Project, names: list[str], *, quiet: bool) -> int:
             else:
                 click.echo(result_line(run, project.runs))
                 codes.append(CODES.get(outcome_of(run).result, ExitCode.UNMEASURED))
-    return ExitCode.INTERRUPTED if stopper.asked.reason else ExitCode.worst(codes)
-
-
-class _Stopper:
-    """Passes signals on to every run."""
-
-    def __init__(self) -> None:
-        self.asked = Stop()
-
-    def stop(
-        self,
-        slot: None,  # noqa: ARG002 - an executor can stop one run
-        reason: str,
-        *,
-        hard: bool = False,
-    ) -> None:
-        self.asked.ask(reason, hard=hard)
+    return ExitCode.INTERRUPTED if stop.reason else ExitCode.worst(codes)
 
 
 class _Watch:

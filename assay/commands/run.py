@@ -94,9 +94,10 @@ def _warn(project: Project, what: Climb) -> None:
 
 def carry_out(project: Project, what: Climb, given: dict[str, Any]) -> int:
     """Climb, show it as it goes, sum it up; the exit code."""
-    from assay.commands.stopping import stopped_by_signals
+    from assay.commands.output import json_line
+    from assay.commands.stopping import stop_on_signals
     from assay.commands.summary import Prices, summary_json, summary_lines
-    from assay.commands.views import json_line, view_for
+    from assay.commands.views import view_for
     from assay.run.record import all_runs
     from assay.sandbox.engine import Engine
     from assay.stage.climb import climb
@@ -107,10 +108,11 @@ def carry_out(project: Project, what: Climb, given: dict[str, Any]) -> int:
     kept = list(all_runs(project.runs)) if what.stage is not None else []
     earlier = Earlier([] if given["again"] else kept, what.stage)
     executor = LocalExecutor(engine, project, what.plan.jobs)
-    with (
-        view_for(what, quiet=given["quiet"], as_json=given["as_json"]) as view,
-        stopped_by_signals(executor),
-    ):
+
+    def stop(reason: str, *, hard: bool) -> None:
+        executor.stop(None, reason, hard=hard)
+
+    with view_for(what, quiet=given["quiet"], as_json=given["as_json"]) as view, stop_on_signals(stop):
         try:
             climbed = climb(what, executor, earlier, view)
         finally:

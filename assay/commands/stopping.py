@@ -10,23 +10,22 @@ from typing import Any, Protocol
 SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 
 
-class Stoppable(Protocol):
-    """What can be asked to stop: an executor, or anything like it."""
+class Ask(Protocol):
+    """What is called with the reason."""
 
-    def stop(self, slot: None, reason: str, *, hard: bool = False) -> None:
-        """Stop everything."""
+    def __call__(self, reason: str, *, hard: bool) -> None:
+        """Stop: gently, or giving up what is not kept yet."""
         ...
 
 
 @contextmanager
-def stopped_by_signals(executor: Stoppable) -> Iterator[None]:
-    """While this holds, a first signal stops every run gently and a second gives up snapshots and grading as well."""
+def stop_on_signals(ask: Ask) -> Iterator[None]:
+    """While this holds, a first signal asks gently and every further one hard."""
     asked: list[int] = []
 
     def handle(number: int, _frame: Any) -> None:
         asked.append(number)
-        name = SIGNALS[signal.Signals(number)]
-        executor.stop(None, f"stopped by {name}", hard=len(asked) > 1)
+        ask(f"stopped by {SIGNALS[signal.Signals(number)]}", hard=len(asked) > 1)
 
     before = {number: signal.signal(number, handle) for number in SIGNALS}
     try:

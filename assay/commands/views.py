@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
 import click
 
+from assay.commands.output import json_line
 from assay.stage.climb import Climb, Climbed, View
 from assay.stage.executor import Acted, Asked, Began, Ended, Happening, Ready, Said, Told, Unready
 from assay.stage.plan import Decision, Slot
@@ -138,14 +137,3 @@ class JsonView:
 
     def _write(self, what: str, **facts: Any) -> None:
         click.echo(json_line({"what": what, **facts}))
-
-
-def json_line(facts: dict[str, Any]) -> str:
-    """One object on one line; times as ISO text."""
-    return json.dumps(facts, ensure_ascii=False, default=_plain)
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, datetime):
-        return value.isoformat().replace("+00:00", "Z")
-    return str(value)

@@ -12,11 +12,13 @@ import os
 import secrets
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
 from assay.model.errors import ConfigError, UsageError
+from assay.model.outcome import Verdict
 from assay.model.record import STATES, RunRecord, State, slug
 
 RUN_FILE = "run.toml"
@@ -192,6 +194,35 @@ def resumed_by(path: Path) -> str | None:
         return None
 
 
+def grades(path: Path) -> list[dict[str, Any]]:
+    """Every grading of a run, oldest first: its result.toml and, as `number`, its ordinal."""
+    found = []
+    for number in sorted(int(entry.name) for entry in _folders(path / "checker") if entry.name.isdigit()):
+        try:
+            result = tomllib.loads((path / "checker" / str(number) / "result.toml").read_text("utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+            continue  # a grading that was broken off has no result
+        found.append({"number": number, **result})
+    return found
+
+
+def _folders(path: Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as entries:
+            yield from entries
+    except FileNotFoundError:
+        return
+
+
+def latest_verdict(record: RunRecord, path: Path) -> RunRecord:
+    """The record with the verdict of its latest grading; run.toml keeps the first for ever."""
+    known = grades(path)
+    if not known:
+        return record
+    last = known[-1]
+    return replace(record, verdict=Verdict(last["verdict"]), verdict_reason=last.get("reason"), score=last.get("score"))
+
+
 # -- finding runs ---------------------------------------------------------------------------------------------------
 
 
@@ -251,7 +282,7 @@ def append_index(runs: Path, record: RunRecord) -> None:
 
 
 def all_runs(runs: Path) -> Iterator[dict[str, Any]]:
-    """Every run as plain data (see `RunRecord.to_toml`, times as ISO text), oldest first.
+    """Every run as plain data (see `RunRecord.to_toml`, times as ISO text), oldest first, with its latest verdict.
 
     Committed runs come from the index; one that the index does not know is read from its directory and, if
     committed, added to it. A directory without a readable record is passed over.
@@ -272,8 +303,8 @@ def all_runs(runs: Path) -> Iterator[dict[str, Any]]:
         entry = indexed.get(name)
         if entry is None:
             try:
-                record = read_record(runs / name)
-            except ConfigError:
+                record = latest_verdict(read_record(runs / name), runs / name)
+            except (ConfigError, KeyError, ValueError):
                 continue
             line = index_line(record)
             entry = orjson.loads(line)

@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 from assay.model.errors import AssayError
 from assay.model.task import Task
-from assay.run.job import Job
+from assay.run.job import RUNG_PASSED, Job
 from assay.stage.earlier import Earlier
 from assay.stage.executor import Asked, Ended, Executor, Happening, Prepare, Ready, Start, Unready
 from assay.stage.plan import Decision, Outcome, Place, Plan, Result, Slot, State, Step, decide, exit_code
-from assay.stage.results import RUNG_PASSED, outcome_of
+from assay.stage.results import outcome_of
 
 
 @dataclass(frozen=True, slots=True)

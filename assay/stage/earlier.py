@@ -12,6 +12,7 @@ from assay.run.job import Job
 Run = Mapping[str, Any]
 
 IDENTITY = ("stage", "task_digest", "image", "agent", "model", "effort", "fence", "rehearsal")
+"""The image stands for the CLI's version too: it is named by all that it is built from."""
 
 
 class Earlier:
@@ -29,18 +30,28 @@ class Earlier:
                 self._by_task[run.get("task_digest", "")].append(run)
 
     def runs(self, job: Job) -> dict[int, Run]:
-        """Runs of the very same thing, by attempt; the latest of each."""
+        """Runs of the very same thing, by attempt; the latest of each.
+
+        A run that goes on with another takes its place; what the two cost is added up.
+        """
         wanted = identity_of(job)
-        return {run.get("attempt", 1): run for run in self._by_task.get(job.task.digest, ()) if identity(run) == wanted}
+        found: dict[int, Run] = {}
+        for run in self._by_task.get(job.task.digest, ()):
+            if _identity(run) == wanted and _same_script(run, job):
+                attempt = run.get("attempt", 1)
+                before = found.get(attempt)
+                if before is not None and before["id"] == run.get("resumed_from"):
+                    run = {**run, "cost_usd": _sum(before.get("cost_usd"), run.get("cost_usd"))}
+                found[attempt] = run
+        return found
 
 
-def identity(run: Run) -> tuple[object, ...]:
-    """What makes a kept run the same as another."""
+def _identity(run: Run) -> tuple[object, ...]:
     return tuple(run.get(key) for key in IDENTITY)
 
 
 def identity_of(job: Job) -> tuple[object, ...]:
-    """What a run of this job will be."""
+    """What makes a run of this job the same as another."""
     values = {
         "stage": job.stage,
         "task_digest": job.task.digest,
@@ -52,3 +63,18 @@ def identity_of(job: Job) -> tuple[object, ...]:
         "rehearsal": job.script is not None,
     }
     return tuple(values[key] for key in IDENTITY)
+
+
+def _same_script(run: Run, job: Job) -> bool:
+    """A rehearsal whose script was changed since is another one."""
+    if job.script_text is None:
+        return True
+    try:
+        kept = (job.runs / str(run["id"]) / "rehearsal.toml").read_bytes()
+    except OSError:
+        return False
+    return kept == job.script_text
+
+
+def _sum(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a + b

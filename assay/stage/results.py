@@ -7,10 +7,8 @@ from typing import Any
 
 from assay.model.outcome import Ending, Verdict
 from assay.model.registry import BUILT_IN
+from assay.run.job import RUNG_PASSED
 from assay.stage.plan import Outcome, Result
-
-RUNG_PASSED = "rung passed"
-"""Reason of a run that was stopped because a sibling passed."""
 
 _CUT = (Ending.STALLED, Ending.SESSION_LIMIT, Ending.API_ERROR)
 

@@ -1,0 +1,117 @@
+"""`assay ls`: list runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from assay.model.outcome import Ending, Verdict
+
+EXAMPLES = """\b
+Examples:
+  assay ls
+  assay ls -n 20
+  assay ls --task tasks/foo --stage prune --verdict pass
+  assay ls --ending session-limit --ending api-error      what can be gone on with
+  assay ls --agent claude --json | jq '.[].cost_usd'
+  assay ls --task foo --ids | xargs -n1 assay show"""
+
+HEAD = ("RUN", "TASK", "STAGE", "AGENT", "MODEL", "EFFORT", "ENDING", "VERDICT", "TIME", "TOKENS", "COST")
+
+
+@click.command(epilog=EXAMPLES)
+@click.option("--task", metavar="TASK", multiple=True, help="Only of this task: its name or its folder.")
+@click.option("--stage", metavar="NAME", multiple=True, help="Only of this stage.")
+@click.option("--agent", metavar="NAME", multiple=True, help="Only of this agent.")
+@click.option("--ending", multiple=True, type=click.Choice([*Ending]), help="Only with this ending.")
+@click.option("--verdict", multiple=True, type=click.Choice([*Verdict]), help="Only with this verdict.")
+@click.option("-n", "--last", type=click.IntRange(1), metavar="N", help="Only the last N.")
+@click.option("--ids", is_flag=True, help="Only the ids, one a line.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON list, each run with all that its record says.")
+def command(last: int | None, *, ids: bool, as_json: bool, **filters: tuple[str, ...]) -> None:
+    """List runs, oldest first; options of one kind widen, of several kinds narrow."""
+    from assay.commands.selected import selected
+    from assay.model.place import find_root
+
+    runs = find_root() / "runs"
+    found = list(selected(runs, filters))[-last if last is not None else 0 :]
+    if as_json:
+        import orjson
+
+        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
+    elif ids:
+        click.echo("".join(f"{run['id']}\n" for run in found), nl=False)
+    elif found:
+        from assay.terminal.tables import table
+
+        click.echo(table(HEAD, [_row(runs, run) for run in found], right="TIME TOKENS COST"), nl=False)
+    else:
+        click.echo(f"no run in {runs}" + (" that fits" if any(filters.values()) else ""), err=True)
+
+
+def _row(runs: Path, run: Mapping[str, Any]) -> list[object]:
+    from assay.terminal.figures import dollars, seconds, tokens
+
+    stage = f"{run['stage']}:{run['rung']}.{run.get('attempt', 1)}" if run.get("rung") is not None else run.get("stage")
+    rehearsal = " (rehearsal)" if run.get("rehearsal") and not run.get("stage") else ""
+    kinds = run.get("tokens", {})
+    total = sum(kinds.get(kind, 0) for kind in ("input", "cached", "cache_write", "output")) if kinds else None
+    return [
+        run["id"],
+        run.get("task"),
+        stage,
+        f"{run.get('agent', '')}{rehearsal}",
+        run.get("model"),
+        run.get("effort"),
+        _ending(runs, run),
+        _verdict(run),
+        seconds(run.get("times", {}).get("seconds")),
+        tokens(total),
+        dollars(run.get("cost_usd")),
+    ]
+
+
+def _ending(runs: Path, run: Mapping[str, Any]) -> str:
+    """The ending, and whether and when the run can be gone on with."""
+    from assay.model.record import State
+
+    if run.get("state") != State.COMMITTED:
+        return _unfinished(run)
+    ending = str(run.get("ending", ""))
+    if not run.get("resumable"):
+        return ending
+    if (runs / run["id"] / "resumed-by").exists():
+        return f"{ending}, resumed"
+    return f"{ending}, {resumable_when(run)}"
+
+
+def resumable_when(run: Mapping[str, Any]) -> str:
+    """`resumable`, with the time before which it would be in vain; in local time."""
+    from datetime import datetime
+
+    reset = run.get("reset_at")
+    if reset is None:
+        return "resumable"
+    at = datetime.fromisoformat(reset) if isinstance(reset, str) else reset
+    now = datetime.now(at.tzinfo)
+    if at <= now:
+        return "resumable"
+    local = at.astimezone()
+    return f"resumable after {local:%H:%M}" if (at - now).days < 1 else f"resumable after {local:%a %d %b %H:%M}"
+
+
+def _unfinished(run: Mapping[str, Any]) -> str:
+    from assay.run.owner import alive
+
+    known = alive(run["owner"]) if run.get("owner") else None
+    return f"{run.get('state')}…" if known is not False else f"{run.get('state')}, left behind (assay recover)"
+
+
+def _verdict(run: Mapping[str, Any]) -> str:
+    verdict = run.get("verdict", "")
+    if run.get("score") not in (None, 0.0, 1.0):
+        return f"{verdict} {run['score']:g}"
+    return str(verdict)
