@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from assay.decoders.ends import Calls, Deltas, error_kind, last_words, without_last_word
 from assay.decoders.envelope import title
-from assay.decoders.lines import Record, count, obj, records, string
+from assay.decoders.lines import Record, count, items, obj, records, string
 from assay.model.events import Event, Exit, Facts, Note, Progress, Started, Text, ToolCall, ToolResult
 from assay.model.outcome import Ending, Tokens
 
@@ -94,7 +94,7 @@ class _Stream:
         facts.session = string(result.get("conversation_id")) or facts.session
         facts.turns = count(result.get("num_turns"))
         facts.reason = string(result.get("error"))
-        for action in result.get("denied_actions") or ():
+        for action in items(result.get("denied_actions")):
             yield Note(f"denied: {string(obj(action).get('display_name'))}", "warning")
         facts.tokens = _tokens(obj(result.get("usage")))
         if facts.reason:
@@ -123,7 +123,7 @@ def decode(lines: Iterable[bytes]) -> Generator[Event, None, Facts]:
             init = obj(record.get("init"))
             facts.session = string(record.get("conversation_id")) or None
             facts.model = string(init.get("model")) or None
-            facts.tools_offered = tuple(string(tool) for tool in init.get("tools") or ())
+            facts.tools_offered = tuple(string(tool) for tool in items(init.get("tools")))
             yield Started(facts.session or "", facts.model or "", tools=facts.tools_offered)
         elif event == "result":
             yield from stream.result(obj(record.get("result")))

@@ -8,14 +8,13 @@ response, written at once.
 from __future__ import annotations
 
 import io
+import json
 import re
 import shlex
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
-
-import orjson
 
 from assay.decoders.ends import Calls, error_kind, last_words, without_last_word
 from assay.decoders.lines import Record, count, items, obj, records, string
@@ -326,5 +325,5 @@ def _input(item: Record) -> dict[str, object]:
 
 
 def _short(value: Any) -> str:
-    text = orjson.dumps(value).decode()
+    text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 200 else f"{text[:200]}…"

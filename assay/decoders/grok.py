@@ -12,11 +12,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import orjson
-
 from assay.decoders.ends import Calls, Deltas, error_kind, last_words, without_last_word
 from assay.decoders.envelope import blocks, said, title
-from assay.decoders.lines import Record, count, items, money, obj, records, string
+from assay.decoders.lines import Record, count, items, loads, money, obj, records, string
 from assay.model.events import Event, Exit, Facts, Note, Progress, Started, Text, Thinking, ToolCall, ToolResult
 from assay.model.outcome import Ending, Tokens
 
@@ -170,7 +168,7 @@ def decode(lines: Iterable[bytes]) -> Generator[Event, None, Facts]:
     stream = _Stream()
     facts = stream.facts
     facts.tool_calls = stream.calls.uses
-    takes: dict[object, Callable[[Record], Iterator[Event]]] = {
+    takes: dict[str, Callable[[Record], Iterator[Event]]] = {
         "tool_call": stream.tool_call, "tool_call_update": stream.tool_update, "usage": stream.spent,
         "plan": stream.plan, "max_turns_reached": stream.max_turns, "end": stream.end, "error": stream.end,
         "system": stream.system, "assistant": stream.assistant, "user": stream.user, "result": stream.result,
@@ -194,7 +192,7 @@ def decode(lines: Iterable[bytes]) -> Generator[Event, None, Facts]:
                 yield Started(tools=offered)
             continue
         yield from stream.flush()
-        take = takes.get(kind)
+        take = takes.get(string(kind))
         if take is None:
             yield Note(f"event {kind}")
         else:
@@ -239,8 +237,8 @@ def _plain(message: str) -> str:
     if not found:
         return message
     try:
-        return str(orjson.loads(f'"{found[1]}"'))
-    except orjson.JSONDecodeError:
+        return str(loads(f'"{found[1]}"'))
+    except ValueError:
         return message
 
 
@@ -298,6 +296,6 @@ def _last(facts: Facts) -> Note:
 def _unpacked(content: str) -> object:
     """A tool result is JSON in a text: the tool's raw output, or a list of contents where the tool failed."""
     try:
-        return orjson.loads(content)
-    except orjson.JSONDecodeError:
+        return loads(content)
+    except ValueError:
         return [{"content": {"text": content}}]
