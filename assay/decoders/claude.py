@@ -32,6 +32,9 @@ QUIET = frozenset(
 )
 """System lines that say nothing to a reader."""
 
+METERED = ("message_start", "message_delta")
+"""Partial events that carry usage."""
+
 
 def decode(lines: Iterable[bytes]) -> Generator[Event, None, Facts]:
     """Yield events for the lines of the CLI's stdout; return what the stream states."""
@@ -39,7 +42,6 @@ def decode(lines: Iterable[bytes]) -> Generator[Event, None, Facts]:
     by_type = {
         "assistant": reader.assistant,
         "user": reader.user,
-        "stream_event": reader.partial,
         "system": reader.system,
         "result": reader.result,
         "rate_limit_event": reader.rate_limit,
@@ -48,11 +50,16 @@ def decode(lines: Iterable[bytes]) -> Generator[Event, None, Facts]:
         if isinstance(record, Note):
             yield record
             continue
-        kind = string(record.get("type"))
-        if read := by_type.get(kind):
+        kind = record.get("type")
+        if kind == "stream_event":
+            # Nine lines of ten where partial messages are asked for, and hardly one of them counts.
+            event = record.get("event")
+            if type(event) is dict and event.get("type") in METERED:
+                yield reader.metered(event)
+        elif read := by_type.get(string(kind)):
             yield from read(record)
         elif kind != "tool_progress":
-            yield Note(f"event of unknown type {kind!r}")
+            yield Note(f"event of unknown type {string(kind)!r}")
     return reader.stated
 
 
@@ -65,7 +72,8 @@ class _Reader:
         self.stated.tool_calls = self._calls.uses
         self._actors: dict[str, str] = {}
         self._responses: set[str] = set()
-        self._spent = Tokens()
+        self._input = self._cached = self._cache_write = 0
+        self._output: int | None = None
         self._background: set[str] = set()
 
     def assistant(self, record: Record) -> Iterable[Event]:
@@ -115,28 +123,26 @@ class _Reader:
                 # The prompt is not echoed: this is the CLI urging the model on, or the mark of an interrupt.
                 yield Note(string(block.get("text")))
 
-    def partial(self, record: Record) -> Iterable[Event]:
-        event = obj(record.get("event"))
-        kind = event.get("type")
-        if kind == "message_start":
+    def metered(self, event: Record) -> Progress:
+        """A partial event with usage: a response begins, or its true output count is known."""
+        if event.get("type") == "message_start":
             message = obj(event.get("message"))
-            return (self._response(string(message.get("id")), obj(message.get("usage"))),)
-        if kind == "message_delta":
-            usage = obj(event.get("usage"))
-            self._spent = self._spent + Tokens(output=count(usage.get("output_tokens")))
-            self.stated.metered = self._spent
-            return (Progress(self._spent, self.stated.cost_usd),)
-        return ()
+            return self._response(string(message.get("id")), obj(message.get("usage")))
+        self._output = (self._output or 0) + (count(obj(event.get("usage")).get("output_tokens")) or 0)
+        progress = self._progress()
+        self.stated.metered = progress.tokens
+        return progress
 
     def _response(self, id_: str, usage: Record) -> Progress:
         """A response has begun: its prompt is known, its output count is a placeholder."""
         self._responses.add(id_)
-        self._spent = self._spent + Tokens(
-            count(usage.get("input_tokens")),
-            count(usage.get("cache_read_input_tokens")),
-            count(usage.get("cache_creation_input_tokens")),
-        )
-        return Progress(self._spent, self.stated.cost_usd)
+        self._input += count(usage.get("input_tokens")) or 0
+        self._cached += count(usage.get("cache_read_input_tokens")) or 0
+        self._cache_write += count(usage.get("cache_creation_input_tokens")) or 0
+        return self._progress()
+
+    def _progress(self) -> Progress:
+        return Progress(Tokens(self._input, self._cached, self._cache_write, self._output), self.stated.cost_usd)
 
     def system(self, record: Record) -> Iterator[Event]:
         subtype = string(record.get("subtype"))
@@ -192,7 +198,9 @@ class _Reader:
         else:
             tokens, cost = usage_by_model(since)
             stated.tokens, stated.cost_usd = (stated.tokens or Tokens()) + tokens, (stated.cost_usd or 0) + cost
-        self._spent = stated.tokens
+        spent = stated.tokens
+        self._input, self._cached = spent.input or 0, spent.cached or 0
+        self._cache_write, self._output = spent.cache_write or 0, spent.output
         turns = count(record.get("num_turns"))
         stated.turns = stated.turns if turns is None else (stated.turns or 0) + turns
         stated.session = stated.session or string(record.get("session_id")) or None

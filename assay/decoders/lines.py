@@ -105,6 +105,7 @@ def _refused(line: bytes) -> Iterator[Record | Note]:
 
 
 def _unreadable(line: bytes) -> Note:
+    line = line.rstrip(b"\r\n")
     start = line[: _SHOWN * 4].decode("utf-8", "replace").strip()[:_SHOWN]
     return Note(f"unreadable line of {len(line)} bytes: {start}", "warning")
 

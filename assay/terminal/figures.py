@@ -14,6 +14,11 @@ def seconds(value: float | None) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def clock(value: float) -> str:
+    """A running clock, in whole seconds: `7 s`, `3:05`."""
+    return f"{int(value)} s" if value < 60 else seconds(int(value))
+
+
 def tokens(value: int | None) -> str:
     """`950`, `12.3k`, `4.56M`; "" for unknown."""
     if value is None:
@@ -24,9 +29,11 @@ def tokens(value: int | None) -> str:
 
 
 def dollars(value: float | None) -> str:
-    """`$0.0262`, `$1.92`, `$0`; "" for unknown."""
+    """`$0.0262`, `$1.92`, `<$0.0001`, `$0`; "" for unknown."""
     if value is None:
         return ""
     if value == 0:
         return "$0"
-    return f"${value:.2f}" if value >= 1 else f"${value:.4f}" if value >= 0.0001 else f"${value:.1e}"
+    if value < 0.0001:
+        return "<$0.0001"
+    return f"${value:.2f}" if value >= 1 else f"${value:.4f}"

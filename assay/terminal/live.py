@@ -27,7 +27,7 @@ LINES = 12
 LABEL_COLORS = ("36", "33", "35", "32", "34", "96", "93", "95", "92", "94")
 LABEL_WIDTH = 24
 NARROW = 50
-"""Columns below which labels are cut to a few letters."""
+"""Columns below which labels have a quarter of the row at most."""
 
 CLEAR_ROW = "\r\x1b[2K"
 
@@ -143,7 +143,8 @@ class Live:
         """What comes before a run's lines, plain and as it is written."""
         if not self._labels:
             return "", ""
-        most = 8 if self._columns() < NARROW else LABEL_WIDTH
+        columns = self._columns()
+        most = LABEL_WIDTH if columns >= NARROW else columns // 4
         room = max((min(width(known.label), most) for known in self._runs.values()), default=0)
         known = None if run is None else self._run(run)
         name = cut(known.label, room) if known else ""
@@ -177,14 +178,15 @@ class Live:
             over = len(self._runs) - len(going)
             spent = sum((run.tokens or Tokens() for run in self._runs.values()), Tokens())
             costs = [run.cost for run in self._runs.values() if run.cost is not None]
-            parts = [f"{len(going)} running", f"{over} done" if over else "", figures.seconds(self._elapsed())]
+            parts = [
+                f"{len(going)} running",
+                f"{over} done" if over else "",
+                figures.clock(time.monotonic() - self._began),
+            ]
             parts += [_spend(spent, sum(costs) if costs else None), *(_progress(run, named=True) for run in going)]
             text = " · ".join(filter(None, parts))
         text = cut(text, self._columns())
         return paint(text, "note") if self._color else text
-
-    def _elapsed(self) -> float:
-        return float(int(time.monotonic() - self._began))
 
     def _columns(self) -> int:
         """Usable columns: the last one is left free, since some terminals break the line when it is filled."""
@@ -201,7 +203,7 @@ class Live:
 
 
 def _progress(run: _Run, *, named: bool) -> str:
-    elapsed = figures.seconds(float(int(time.monotonic() - run.began)))
+    elapsed = figures.clock(time.monotonic() - run.began)
     if named:
         return f"{run.label} {run.phase or elapsed}"
     return " · ".join(filter(None, [run.phase or "running", elapsed, _spend(run.tokens, run.cost)]))

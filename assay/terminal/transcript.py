@@ -91,7 +91,7 @@ def _cleaned(text: str, limit: int | None) -> tuple[list[str], int]:
     if limit is not None and len(head) > limit:
         more = head.pop().count("\n") + 1
     # A carriage return makes two lines of one.
-    shown = [line for raw in head for line in sanitise(_bounded(raw)).split("\n")]
+    shown = [line for raw in head for line in sanitise(_bounded(raw.rstrip("\r"))).split("\n")]
     if limit is not None and len(shown) > limit:
         more += len(shown) - limit
         del shown[limit:]
