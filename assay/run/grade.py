@@ -26,6 +26,9 @@ from assay.sandbox.engine import Engine, NotThere, Spec
 LONGEST_OUTPUT = 8 << 20
 """Bytes of checker output that are kept; a note says what was cut."""
 
+RESULTS = ("score", "report", "report.begun")
+"""Files that a checker, or what runs it, leaves for us."""
+
 CAPS = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
 
 
@@ -207,7 +210,7 @@ class Grading:
             reader = TarReader(stream)
             for member in reader:
                 name = member.name.rpartition(b"/")[2].decode("utf-8", "replace")
-                if member.type == archive.REGULAR and name in ("score", "report") and member.size < 1 << 20:
+                if member.type == archive.REGULAR and name in RESULTS and member.size < 1 << 20:
                     found[name] = b"".join(reader.content())
         except NotThere:
             pass

@@ -52,6 +52,8 @@ def judge(kind: Kind, code: int | None, results: Mapping[str, bytes], seconds: f
 
     if code is None:
         return said(Verdict.CHECKER_ERROR, f"the checker ran longer than its {clock:g} s")
+    if kind is not Kind.SHELL and code in (0, 1) and "report.begun" not in results:
+        return said(Verdict.CHECKER_ERROR, f"{kind.shown} did not start")
     if kind is Kind.PYTEST:
         verdict, reason = _pytest_verdict(code, results.get("report"))
     else:

@@ -19,14 +19,21 @@ def _left_by_agent(error) -> bool:  # type: ignore[no-untyped-def]
     while trace is not None:
         files.append(trace.tb_frame.f_code.co_filename)
         trace = trace.tb_next
-    if any(_within(name) for name in files) or _within(str(getattr(error, "filename", None) or "")):
+    missing = os.path.abspath(str(getattr(error, "filename", None) or "/"))  # noqa: PTH100 - what every Python has
+    if any(_within(name) for name in files) or _within(missing):
         return True
     return isinstance(error, ImportError) and any(_within(entry) for entry in sys.path)
 
 
 def _within(path: str) -> bool:
-    path = os.path.abspath(path)  # noqa: PTH100 - kept to what every Python has
-    return bool(_workdir) and (path + os.sep).startswith(_workdir.rstrip("/") + "/")
+    """Whether an absolute path is in the working directory; code that has no file (`<frozen …>`) is not."""
+    return bool(_workdir) and (os.path.normpath(path) + "/").startswith(_workdir.rstrip("/") + "/")
+
+
+def pytest_configure() -> None:
+    """Leave a mark that pytest got as far as this: without it, no end of it says anything of the agent's files."""
+    with open(_out + ".begun", "w", encoding="utf-8"):  # noqa: PTH123
+        pass
 
 
 def pytest_exception_interact(call, report) -> None:  # type: ignore[no-untyped-def]

@@ -17,8 +17,8 @@ BROKEN = 70
 
 
 def _within(path: str) -> bool:
-    path = os.path.abspath(path)  # noqa: PTH100 - kept to what every Python has
-    return bool(_workdir) and (path + os.sep).startswith(_workdir.rstrip("/") + "/")
+    """Whether an absolute path is in the working directory; code that has no file (`<frozen …>`) is not."""
+    return bool(_workdir) and (os.path.normpath(path) + "/").startswith(_workdir.rstrip("/") + "/")
 
 
 def _files(error: BaseException) -> "list[str]":
@@ -32,7 +32,11 @@ def _files(error: BaseException) -> "list[str]":
 def _verdict(error: Exception) -> int:
     if isinstance(error, AssertionError) or any(_within(name) for name in _files(error)):
         return 1
-    if isinstance(error, OSError) and any(_within(str(n)) for n in (error.filename, error.filename2) if n):
+    if isinstance(error, OSError) and any(
+        _within(os.path.abspath(str(name)))  # noqa: PTH100 - kept to what every Python has
+        for name in (error.filename, error.filename2)
+        if name
+    ):
         return 1
     if isinstance(error, ImportError) and any(_within(entry) for entry in sys.path):
         return 1
@@ -59,6 +63,8 @@ def main() -> int:
     return 0
 
 
+with open(_out + ".begun", "w", encoding="utf-8"):  # noqa: PTH123
+    pass
 _code = main()
 sys.stdout.flush()
 if _code == 0:
