@@ -100,6 +100,7 @@ def climb(what: Climb, executor: Executor, earlier: Earlier, view: View) -> Clim
 
 def _carry_out(what: Climb, executor: Executor, state: State, decision: Decision, ready: Mapping[Step, Job]) -> None:
     for slot in decision.stop:
+        state.stopping.add(slot)
         executor.stop(slot, RUNG_PASSED)
     for step in decision.prepare:
         state.preparing.add(step)

@@ -161,14 +161,15 @@ class LocalExecutor:
 
     def stop(self, slot: Slot | None, reason: str, *, hard: bool = False) -> None:
         """Stop one run, or all and all to come."""
+        if slot is None:
+            # First of all, so that nothing new is started in the place of a run that ends.
+            self._happened.put(Asked(reason, hard))
         with self._lock:
             if slot is None:
                 self._all.ask(reason, hard=hard)
             stops = [stop for known, stop in self._stops.items() if slot in (None, known)]
         for stop in stops:
             stop.ask(reason, hard=hard)
-        if slot is None:
-            self._happened.put(Asked(reason, hard))
 
     def close(self) -> None:
         """Wait for what still runs and give the threads back."""

@@ -113,6 +113,7 @@ class State:
         preparing: Rungs that are being made ready.
         broken: Rungs that could not be made ready.
         running: Started and not ended.
+        stopping: Those of them that were asked to stop, because a sibling passed.
         ended: Of this command.
         closed: The user asked to stop: nothing new is started.
     """
@@ -121,6 +122,7 @@ class State:
     preparing: set[Step] = field(default_factory=set)
     broken: set[Step] = field(default_factory=set)
     running: set[Slot] = field(default_factory=set)
+    stopping: set[Slot] = field(default_factory=set)
     ended: dict[Slot, Outcome] = field(default_factory=dict)
     closed: bool = False
 
@@ -219,7 +221,8 @@ def _ladder(plan: Plan, state: State, ladder: int, spent_up: bool) -> _Wish:
             return _Wish(climbing, prepare=[step])
         results = [outcome.result for outcome in state.outcomes(step)]
         if plan.stop_on_pass and Result.PASSED in results:
-            return _Wish(climbing if running else Place(Standing.PASSED, rung.number), stop=running)
+            stop = [slot for slot in running if slot not in state.stopping]
+            return _Wish(climbing if running else Place(Standing.PASSED, rung.number), stop=stop)
         missing = _missing(state, step, rung.runs)
         if missing and not state.closed and not spent_up:
             return _Wish(climbing, start=missing)

@@ -55,7 +55,6 @@ class World:
     kept: Callable[[Step], dict[int, Outcome]]
     state: State = field(default_factory=State)
     started: list[Slot] = field(default_factory=list)
-    stopping: set[Slot] = field(default_factory=set)
 
     def run(self, steps: int = 1000) -> Decision:
         for _ in range(steps):
@@ -66,7 +65,7 @@ class World:
             self.state.preparing |= set(decision.prepare)
             self.state.running |= set(decision.start)
             self.started += decision.start
-            self.stopping |= set(decision.stop)
+            self.state.stopping |= set(decision.stop)
             self.happen()
         msg = "the stage never ends"
         raise AssertionError(msg)
@@ -89,6 +88,7 @@ class World:
             assert not state.closed
         for slot in decision.stop:
             assert slot in state.running
+            assert slot not in state.stopping, "asked twice"
             assert plan.stop_on_pass
             assert self.passed(slot.step)
 
@@ -104,7 +104,7 @@ class World:
         if isinstance(thing, Slot):
             state.running.discard(thing)
             outcome = self.outcome()
-            if thing in self.stopping:
+            if thing in state.stopping:
                 outcome = Outcome(Result.SPARED, outcome.cost)
             elif state.closed:
                 outcome = Outcome(Result.STOPPED, outcome.cost)
