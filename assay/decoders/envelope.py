@@ -66,7 +66,11 @@ def title(given: Record, titles: Sequence[str] = TITLES) -> str:
         value = given.get(name)
         if isinstance(value, str) and value:
             return value
-    return orjson.dumps(given).decode() if given else ""
+    try:
+        return orjson.dumps(given).decode() if given else ""
+    except orjson.JSONEncodeError:
+        # Nested beyond its limit, or a number beyond 64 bits.
+        return "{…}"
 
 
 def result_text(content: object) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from assay.model.events import Note, ToolUse
+from assay.model.events import Note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,23 +29,6 @@ Record = dict[str, Any]
 _SHOWN = 200
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LENIENT = json.JSONDecoder(strict=False)
-
-
-def split(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    r"""Cut a stream of chunks into lines, without their `\n`; a last line that lacks one comes too.
-
-    A line may span any number of chunks; the cost is linear in its length.
-    """
-    rest: list[bytes] = []
-    for chunk in chunks:
-        first, *others = chunk.split(b"\n")
-        rest.append(first)
-        if others:
-            yield b"".join(rest)
-            yield from others[:-1]
-            rest = [others[-1]]
-    if last := b"".join(rest):
-        yield last
 
 
 def records(lines: Iterable[bytes]) -> Iterator[Record | Note]:
@@ -147,27 +130,3 @@ def money(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
         return None
     return float(value)
-
-
-class ToolLog:
-    """The tool calls of a run, in order, and how each came out."""
-
-    def __init__(self) -> None:
-        self.uses: list[ToolUse] = []
-        self._by_id: dict[str, ToolUse] = {}
-
-    def call(self, name: str, id_: str = "") -> bool:
-        """A call was seen; False if its id was known already, when only the name is brought up to date."""
-        if known := self._by_id.get(id_):
-            known.name = name or known.name
-            return False
-        use = ToolUse(name)
-        self.uses.append(use)
-        if id_:
-            self._by_id[id_] = use
-        return True
-
-    def result(self, id_: str, ok: bool | None) -> None:
-        """What the call of that id gave; a result of no known call changes nothing."""
-        if (use := self._by_id.get(id_)) and ok is not None:
-            use.ok = ok

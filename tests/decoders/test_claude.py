@@ -204,6 +204,16 @@ def test_events_of_a_run_with_a_sub_agent() -> None:
     assert facts.text == ""
 
 
+@pytest.mark.parametrize(
+    "given", ['{"a":' * 300 + "1" + "}" * 300, '{"a":"\\ud800","b":123456789012345678901234567890}']
+)
+def test_an_input_that_cannot_be_shown_is_no_failure(given: str) -> None:
+    line = '{"type":"assistant","message":{"content":[{"type":"tool_use","name":"X","input":GIVEN}]}}'
+    events, _ = events_of(line.replace("GIVEN", given).encode())
+    assert isinstance(events[0], ToolCall)
+    assert events[0].title == "{…}"
+
+
 def test_progress_counts_each_response_once_and_ends_with_the_truth() -> None:
     events, _ = read("claude", (STREAMS / "claude" / "b2-partial.jsonl").read_bytes().splitlines())
     totals = [event.tokens.total for event in events if isinstance(event, Progress)]

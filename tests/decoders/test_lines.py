@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.decoders.lines import ToolLog, count, items, loads, money, obj, records, split, string
-from assay.model.events import Note, ToolUse
+from assay.decoders.lines import count, items, loads, money, obj, records, string
+from assay.model.events import Note
 
 
 def read(*lines: bytes) -> list[object]:
@@ -72,14 +72,6 @@ def test_a_line_of_twenty_megabytes_is_read() -> None:
     assert len(found["text"]) == 20_000_000
 
 
-@given(st.lists(st.binary(max_size=30)), st.integers(1, 7))
-def test_splitting_gives_the_same_lines_however_the_stream_was_cut(lines: list[bytes], size: int) -> None:
-    stream = b"\n".join(lines)
-    chunks = [stream[at : at + size] for at in range(0, len(stream), size)]
-    want = stream.split(b"\n")
-    assert list(split(chunks)) == (want if want[-1] else want[:-1])
-
-
 @given(st.lists(st.binary(max_size=200)))
 def test_no_bytes_raise(lines: list[bytes]) -> None:
     for record in records(lines):
@@ -124,15 +116,3 @@ def test_looks_into_values_of_the_wrong_kind_are_safe() -> None:
         2,
     )
     assert (money(True), money(-1), money(math.inf), money("1"), money(2)) == (None, None, None, None, 2.0)
-
-
-def test_tool_log_keeps_order_and_tolerates_anything() -> None:
-    log = ToolLog()
-    assert log.call("Bash", "1")
-    assert log.call("Read", "2")
-    assert not log.call("Bash", "1")
-    assert log.call("Bash")
-    log.result("2", ok=False)
-    log.result("1", ok=None)
-    log.result("unknown", ok=True)
-    assert log.uses == [ToolUse("Bash"), ToolUse("Read", ok=False), ToolUse("Bash")]
