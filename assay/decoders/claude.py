@@ -190,15 +190,15 @@ class _Reader:
 
     def result(self, record: Record) -> Iterator[Event]:
         stated = self.stated
-        since = record.get("model_usage_since_last_result")
+        since, total = record.get("model_usage_since_last_result"), record.get("modelUsage")
         stated.cumulative = not isinstance(since, dict)
-        if stated.cumulative:
-            stated.tokens, _ = usage_by_model(record.get("modelUsage"))
-            stated.cost_usd = money(record.get("total_cost_usd"))
-        else:
+        if isinstance(since, dict):
             tokens, cost = usage_by_model(since)
             stated.tokens, stated.cost_usd = (stated.tokens or Tokens()) + tokens, (stated.cost_usd or 0) + cost
-        spent = stated.tokens
+        elif isinstance(total, dict):
+            stated.tokens, _ = usage_by_model(total)
+            stated.cost_usd = money(record.get("total_cost_usd"))
+        spent = stated.tokens or Tokens()
         self._input, self._cached = spent.input or 0, spent.cached or 0
         self._cache_write, self._output = spent.cache_write or 0, spent.output
         turns = count(record.get("num_turns"))
@@ -209,7 +209,7 @@ class _Reader:
             stated.text = string(record.get("result")) or stated.text
         stated.terminal = string(record.get("terminal_reason")) or string(record.get("subtype"))
         stated.result, stated.pending = record, False
-        yield Progress(stated.tokens, stated.cost_usd)
+        yield Progress(spent, stated.cost_usd)
         if successful(record):
             yield Note(string(record.get("subtype")) or "success")
         else:

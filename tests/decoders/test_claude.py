@@ -165,6 +165,11 @@ def test_totals_that_go_on_from_a_resumed_session_are_not_this_run_s() -> None:
     assert (resumed.tokens, resumed.cost_usd) == (None, None)
 
 
+def test_a_result_without_figures_leaves_them_unknown() -> None:
+    facts = concluded(INIT, {"type": "result", "subtype": "success"})
+    assert (facts.ending, facts.tokens, facts.cost_usd, facts.turns) == (Ending.FINISHED, None, None, None)
+
+
 def test_effort_is_what_the_session_file_says() -> None:
     line = json.dumps({**assistant(), "uuid": "u", "perTurnEffort": "max"}).encode()
     facts = concluded(INIT, assistant(uuid="u"), SUCCESS, exit_=Exit(0, session_file=line))
