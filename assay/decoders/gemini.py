@@ -20,7 +20,7 @@ AUTH_EXIT, TURN_LIMIT_EXIT, CANCELLED_EXIT, DAILY_QUOTA_EXIT = 41, 53, 130, 173
 TITLES = ("command", "file_path", "absolute_path", "path", "dir_path", "pattern", "query", "prompt", "url")
 """Parameters that a reader wants to see, the most telling first."""
 
-NOISE = ("YOLO mode is enabled", "Loaded cached credentials", "Data collection is disabled")
+NOISE = ("YOLO mode is enabled", "Loaded cached credentials", "Warning: ", "Ripgrep is not available")
 
 
 @dataclass(slots=True)
