@@ -108,8 +108,8 @@ def main(argv: list[str] | None = None) -> None:
     except AssayError as error:
         click.echo(f"assay: {_one_line(str(error))}", err=True)
         code = error.exit_code
-    except BrokenPipeError:
-        # The reader of our output has gone, as `| head` does; nobody is left to tell.
+    except SystemExit:
+        # Only click does this, when the reader of our output has gone, as `| head` does; nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = ExitCode.DONE
     sys.exit(code if isinstance(code, int) else ExitCode.DONE)

@@ -187,9 +187,11 @@ class Grading:
         parents = [workdir[:i] for i, c in enumerate(workdir) if c == "/"]
         tools = resources.files("assay.run") / "checker_files"
         things = [
-            *(Put(parent) for parent in parents if not self.checker.replaces),
+            # An agent may have left no working directory at all; the checker has one all the same.
+            *(Put(folder) for folder in (*parents, workdir) if not self.checker.replaces),
             Put(f"{place}-out", mode=0o700),
             Put(f"{place}-left", mode=0o700),
+            Put(f"{place}-left/{posixpath.basename(workdir)}"),
             Put(f"{place}-tools", mode=0o700),
             Put(f"{place}-tools/pytest.ini", b"[pytest]\n", 0o600),
             *(
