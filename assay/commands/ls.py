@@ -26,8 +26,12 @@ HEAD = ("RUN", "TASK", "STAGE", "AGENT", "MODEL", "EFFORT", "ENDING", "VERDICT",
 @click.option("--task", metavar="TASK", multiple=True, help="Only of this task: its name or its folder.")
 @click.option("--stage", metavar="NAME", multiple=True, help="Only of this stage.")
 @click.option("--agent", metavar="NAME", multiple=True, help="Only of this agent.")
-@click.option("--ending", multiple=True, type=click.Choice([*Ending]), help="Only with this ending.")
-@click.option("--verdict", multiple=True, type=click.Choice([*Verdict]), help="Only with this verdict.")
+@click.option(
+    "--ending", multiple=True, type=click.Choice([str(ending) for ending in Ending]), help="Only with this ending."
+)
+@click.option(
+    "--verdict", multiple=True, type=click.Choice([str(verdict) for verdict in Verdict]), help="Only with this verdict."
+)
 @click.option("-n", "--last", type=click.IntRange(1), metavar="N", help="Only the last N.")
 @click.option("--ids", is_flag=True, help="Only the ids, one a line.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON list, each run with all that its record says.")
