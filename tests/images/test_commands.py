@@ -1,0 +1,190 @@
+"""`assay build`, `registry`, `doctor` and `clean`, as a user runs them."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from assay.commands.clean import _containers
+from assay.run.owner import me
+from assay.sandbox.engine import Engine, Spec
+from assay.sandbox.images import Builder
+from tests.project import Project
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
+
+MakeProject = Callable[..., Project]
+CANARY = "canary-5f0e6a"
+
+
+def test_build_says_what_is_ready_and_builds_nothing_twice(project: MakeProject) -> None:
+    here = project()
+    here.run("build", "--base").assert_code(0).assert_says("debian:bookworm-slim: ready")
+    here.run("build", timeout=240).assert_code(0).assert_says("environment: ready", "fence: ready")
+    lines = here.run("build", "--json").assert_code(0).json_lines()
+    assert [line["image"] for line in lines] == ["environment", "fence"]
+    assert all(line["seconds"] < 5 and line["bytes"] > 10**8 for line in lines)
+
+
+def test_build_of_an_unknown_agent_is_refused(project: MakeProject) -> None:
+    project().run("build", "claud").assert_refused("unknown agent 'claud'", "did you mean 'claude'")
+
+
+def test_build_goes_on_after_one_agent_that_fails(project: MakeProject) -> None:
+    entry = """
+    [agents.{name}]
+    title = "T"
+    version = "1"
+    decoder = "claude"
+    hosts = []
+    default_model = "m"
+    install = {{ run = [{run}], check = ["sh", "-c", "echo 1"] }}
+    launch = {{ run = ["sh"] }}
+    """
+    mark = f"t{uuid.uuid4().hex[:8]}"
+    bad = entry.format(name=f"{mark}-bad", run="'echo broken; exit 1'")
+    good = entry.format(name=f"{mark}-good", run="""'mkdir -p "$OUT/bin"; touch "$OUT/bin/good"'""")
+    here = project({"agents.toml": bad + good})
+    outcome = here.run("build", f"{mark}-bad", f"{mark}-good", timeout=200).assert_code(3)
+    outcome.assert_says(f"{mark}-bad 1: build failed: a step exited with 1: broken", f"{mark}-good 1 on the default")
+    found = {row["agent"]: row["built"] for row in here.run("registry", "--json").json()}
+    assert found[f"{mark}-good"] is True
+    assert found[f"{mark}-bad"] is False
+    image = next(row["image"] for row in here.run("registry", f"{mark}-good", "--json").json())
+    Engine.connect().api.remove_image(image, force=True)
+
+
+def test_registry_lists_what_an_agent_accepts_and_needs(project: MakeProject) -> None:
+    here = project()
+    rows = {row["agent"]: row for row in here.run("registry", "--json").assert_code(0).json()}
+    claude = rows["claude"]
+    assert claude["version"] == "2.1.332"
+    assert claude["efforts"] == ["low", "medium", "high", "xhigh", "max"]
+    assert claude["models"]["claude-sonnet-4-5"] == []
+    assert claude["hosts"] == ["api.anthropic.com"]
+    assert claude["credentials"][:2] == ["CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_API_KEY"]
+    assert claude["built"] in (True, False)
+    here.run("registry", "claude").assert_says("Claude Code 2.1.332", "default medium", "claude-sonnet-4-5: cannot be")
+
+
+def test_registry_works_without_an_engine(project: MakeProject) -> None:
+    outcome = project().run("registry", "claude", env={"DOCKER_HOST": "unix:///nowhere.sock"}).assert_code(0)
+    outcome.assert_says("no engine answers")
+
+
+def test_doctor_names_credentials_and_never_shows_them(project: MakeProject, tmp_path: Path) -> None:
+    here = project()
+    env = {"ANTHROPIC_API_KEY": CANARY, "https_proxy": f"http://me:{CANARY}@localhost:3128"}
+    outcome = here.run("doctor", "--json", env=env).assert_code(0)
+    found = {finding["check"]: finding for finding in outcome.json()}
+    assert CANARY not in outcome.out + outcome.err
+    assert found["sign-in claude"]["found"] == "ANTHROPIC_API_KEY"
+    assert found["sign-in codex"]["state"] == "note"
+    assert found["proxy"]["state"] == "warning"
+    for check in ("engine", "group", "base image", "disk runs", "clock", "CA bundle"):
+        assert found[check]["state"] == "ok", found[check]
+
+
+def test_doctor_says_what_to_do_without_an_engine(project: MakeProject) -> None:
+    outcome = project().run("doctor", env={"DOCKER_HOST": "unix:///nowhere.sock"}).assert_code(2)
+    outcome.assert_says("✗ engine:", "no Docker Engine answers", "→")
+
+
+def test_doctor_finds_a_missing_bundle_and_a_broken_file(project: MakeProject) -> None:
+    here = project({"assay.toml": '[defaults]\nca_bundle = "none.pem"\n'})
+    here.run("doctor").assert_code(2).assert_says("none.pem is not there", "mend ca_bundle")
+    here.write({"assay.toml": "[defaults]\njob = 3\n"})
+    here.run("doctor").assert_code(2).assert_says("did you mean 'jobs'")
+
+
+@pytest.fixture
+def leave(engine: Engine) -> Iterator[Callable[..., str]]:
+    """Leave a container behind, with labels."""
+    made: list[str] = []
+    image = Builder(engine).environment().id
+
+    def make(**labels: str) -> str:
+        named = {f"assay.{key}": value for key, value in labels.items()}
+        made.append(engine.create(Spec(image=image, argv=["true"], name="", labels=named)))
+        return made[-1]
+
+    yield make
+    for container in made:
+        engine.remove(container)
+
+
+def dead_owner() -> str:
+    """The label of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return f"{process.pid}:0:{socket.gethostname()}"
+
+
+def there(engine: Engine, container: str) -> bool:
+    return any(found["Id"] == container for found in engine.containers())
+
+
+RUN = 'id = "r"\nstate = "{state}"\ntask = "t"\nagent = "nop"\n'
+
+
+def test_clean_removes_only_what_a_dead_owner_left_for_good(
+    engine: Engine, project: MakeProject, leave: Callable[..., str]
+) -> None:
+    here = project()
+    here.write({"runs/open/run.toml": RUN.format(state="running"), "runs/done/run.toml": RUN.format(state="committed")})
+    root, dead = str(here.root), dead_owner()
+    orphan = leave(owner=dead, project=root, run="gone")
+    over = leave(owner=dead, project=root, run="done")
+    kept = {
+        "living": leave(owner=me(), project=root, run="gone"),
+        "recoverable": leave(owner=dead, project=root, run="open"),
+        "elsewhere": leave(owner="1:0:another-machine", project=root, run="gone"),
+        "by hand": leave(),
+    }
+    planned = here.run("clean", "--dry-run", "--json").assert_code(0).json_lines()
+    said = {line["id"]: line["what"] for line in planned}
+    assert said[orphan] == said[over] == "would remove"
+    assert said[kept["recoverable"]] == said[kept["elsewhere"]] == "left"
+    assert kept["living"] not in said
+    assert kept["by hand"] not in said
+    assert there(engine, orphan)
+    assert {thing.id for thing in _containers(engine, force=True) if thing.goes} >= {orphan, kept["recoverable"]}
+
+    here.run("clean").assert_code(0).assert_says("removed container", "assay recover can finish the run")
+    assert not there(engine, orphan)
+    assert not there(engine, over)
+    assert all(there(engine, container) for container in kept.values())
+
+
+def test_clean_removes_a_snapshot_whose_run_is_gone(
+    engine: Engine, project: MakeProject, leave: Callable[..., str]
+) -> None:
+    here = project({"runs/here/run.toml": RUN.format(state="committed")})
+    container = leave()
+    ids = {}
+    for run in ("here", "gone"):
+        name = f"{run}-{uuid.uuid4().hex[:8]}"
+        labels = {
+            "assay.owner": dead_owner(),
+            "assay.project": str(here.root),
+            "assay.run": run,
+            "assay.snapshot": name,
+        }
+        ids[run] = engine.commit(container, "assay-snapshot", name, labels)
+    try:
+        here.run("clean").assert_code(0).assert_says("the directory of its run is gone")
+        assert engine.image(ids["gone"]) is None
+        assert engine.image(ids["here"]) is not None
+    finally:
+        engine.api.remove_image(ids["here"], force=True)
+
+
+def test_clean_of_images_says_what_can_be_built_again(project: MakeProject) -> None:
+    outcome = project().run("clean", "--images", "--dry-run").assert_code(0)
+    outcome.assert_says("would remove image assay-env:", "can be built again (environment)")
