@@ -134,7 +134,8 @@ def build(engine: Engine, project: Project, job: Job, say: Say) -> Job:
     task, choice = job.task, job.choice
     environment = builder.environment()
     own = builder.of_task(task.dockerfile, task.settings.image)
-    agent = builder.for_agent(own, choice.agent, choice.entry)
+    hand_over = task.settings.workdir if task.settings.user == "agent" else None
+    agent = builder.for_agent(own, choice.agent, choice.entry, hand_over)
     checker = own
     if task.checker is not None and task.checker.dockerfile is not None:
         checker = builder.of_checker(task.checker.dockerfile)

@@ -133,20 +133,29 @@ class Builder:
         title = f"{dockerfile.parent.parent.name}/checker/Dockerfile"
         return self._own(dockerfile, title, "assay-checker", ())
 
-    def for_agent(self, image: Image, name: str = "", agent: Agent | None = None) -> Image:
+    def for_agent(
+        self, image: Image, name: str = "", agent: Agent | None = None, hand_over: str | None = None
+    ) -> Image:
         """An image with the agent's user, and with the CLI of `agent` laid over it.
+
+        Args:
+            image: The environment.
+            name: Of the agent.
+            agent: Its entry; None for a built-in one.
+            hand_over: A folder of a task's own image that is given to the agent's user with all that is in it: images
+                are built by root, and an agent that may not write there could do nothing.
 
         Raises:
             Refused: The CLI cannot run on this image; says why.
         """
         environment = self.environment()
         if agent is None:
-            return image if image.id == environment.id else self._laid_over(image, self._user_recipe(image))
+            return image if image.id == environment.id else self._laid_over(image, self._user_recipe(image, hand_over))
         tools = self._tools(environment)
         cli = self._install(tools, name, agent, environment.arch)
         plain = self._agent_recipe(environment, cli.tag, name, agent)
         if image.id != environment.id:
-            over = self._agent_recipe(image, plain.tag, name, agent)
+            over = self._agent_recipe(image, plain.tag, name, agent, hand_over)
             return self._laid_over(image, over, first=lambda: self._plain(plain, tools, cli))
         self._plain(plain, tools, cli)
         return self._image(self._built(plain), plain.title)
@@ -186,7 +195,7 @@ class Builder:
             },
         )
 
-    def _agent_recipe(self, image: Image, cli: str, name: str, agent: Agent) -> Recipe:
+    def _agent_recipe(self, image: Image, cli: str, name: str, agent: Agent, hand_over: str | None = None) -> Recipe:
         shows = agent.install.shows.replace("{version}", agent.version)
         names = " ".join(neutral_env(image, [agent]))
         path = f"{AGENT}/bin:{image.env.get('PATH') or _PATH}"
@@ -197,16 +206,17 @@ class Builder:
             repository="assay-agent",
             dockerfile=(
                 f"FROM {cli} AS cli\nFROM {image.id}\nUSER 0:0\n"
-                f"COPY --from=cli {AGENT} {AGENT}\n{user}\nENV PATH={json.dumps(path)}\nUSER 1000:1000\n{check}\n"
+                f"COPY --from=cli {AGENT} {AGENT}\n{user}\n{_handed_over(hand_over)}"
+                f"ENV PATH={json.dumps(path)}\nUSER 1000:1000\n{check}\n"
             ),
             labels={"assay.agent": name, "assay.version": agent.version},
             network="none",
             hosted=False,
         )
 
-    def _user_recipe(self, image: Image) -> Recipe:
+    def _user_recipe(self, image: Image, hand_over: str | None) -> Recipe:
         user = _run("sh", "-c", _ours("user.sh").decode())
-        text = f"FROM {image.id}\nUSER 0:0\n{user}\n"
+        text = f"FROM {image.id}\nUSER 0:0\n{user}\n{_handed_over(hand_over)}"
         return Recipe(f"user on {image.title}", "assay-user", text, network="none", hosted=False)
 
     # -- building -----------------------------------------------------------------------------------------------
@@ -234,10 +244,11 @@ class Builder:
 
         if self.engine.image(plain.tag):
             return self._built(plain)
-        found = self._built(plain, first=fetch)
-        # Its content now lies in the agent's image, and would take the same room twice more.
-        self._forget(cli)
-        return found
+        try:
+            return self._built(plain, first=fetch)
+        finally:
+            # Its content now lies in the agent's image, and would take the same room twice more.
+            self._forget(cli)
 
     def _forget(self, cli: Recipe) -> None:
         """Remove an install image and its stage, unless someone is building on them."""
@@ -328,6 +339,14 @@ def neutral_env(image: Image, agents: Iterable[Agent]) -> dict[str, None]:
 def _ours(name: str) -> bytes:
     """A file that is shipped beside this module."""
     return (files("assay.sandbox") / "image_files" / name).read_bytes()
+
+
+def _handed_over(folder: str | None) -> str:
+    """The line that gives a folder to the agent's user, where it is there and is no link."""
+    if folder is None:
+        return ""
+    command = 'if [ -d "$1" ] && [ ! -L "$1" ]; then chown -R 1000:1000 "$1"; fi'
+    return _run("sh", "-c", command, "sh", folder) + "\n"
 
 
 def _run(shell: str, *words: str) -> str:
