@@ -106,6 +106,8 @@ def _verdict(what: Climb, climbed: Climbed, place: Place, ladder: int) -> str:
         return f"→ {at} passed{dearer}"
     if place.standing is Standing.DONE:
         judged = results[Result.PASSED] + results[Result.FAILED]
+        if what.plan.stop_on_pass:
+            return f"→ no rung passed ({judged} run{'' if judged == 1 else 's'})"
         return f"→ {results[Result.PASSED]} of {judged} passed" if judged else "→ nothing to judge: no checker"
     if place.standing is Standing.HELD:
         again = "; the same command goes on from here" if what.stage is not None else ""

@@ -13,7 +13,8 @@ import click
 from assay.commands.output import json_line
 from assay.stage.climb import Climb, Climbed, View
 from assay.stage.executor import Acted, Asked, Began, Ended, Happening, Ready, Said, Told, Unready
-from assay.stage.plan import Decision, Slot
+from assay.stage.plan import Result, Slot, Standing
+from assay.terminal.figures import dollars
 from assay.terminal.live import Live
 
 PHASES = ("grading",)
@@ -54,7 +55,8 @@ class LiveView:
                 if any(mark in text for mark in BUILD_STEPS):
                     live.note(None, text)
             case Began(slot, record):
-                live.start(record.id, label_of(self._what, slot))
+                about = (record.agent, record.model or "", record.effort or "") if self._several else ()
+                live.start(record.id, label_of(self._what, slot), about)
             case Acted(_, record, event):
                 live.event(record.id, event)
             case Said(_, record, text) if text in PHASES:
@@ -81,8 +83,10 @@ class LiveView:
                 cost=record.cost_usd,
             )
 
-    def decided(self, climbed: Climbed, decision: Decision) -> None:
-        """Told by the summary."""
+    def decided(self, climbed: Climbed) -> None:
+        """How far the ladders have come."""
+        if self._several:
+            self._live.ladder(progress(self._what, climbed))
 
     def close(self) -> None:
         """Leave the screen as plain lines."""
@@ -96,6 +100,19 @@ def label_of(what: Climb, slot: Slot) -> str:
     return f"{task}{ordinal} {what.jobs[slot.step].choice.agent}"
 
 
+def progress(what: Climb, climbed: Climbed) -> str:
+    """Where every ladder is, and what was done and spent, in one line."""
+    plan, state, top = what.plan, climbed.state, what.plan.rungs[-1].number
+    going = [place for place in climbed.places if place.standing is Standing.CLIMBING]
+    where = [f"rung {place.rung} of {top}" for place in going] if what.stage is not None and plan.ladders == 1 else []
+    if plan.ladders > 1:
+        where = [f"{plan.ladders - len(going)} of {plan.ladders} tasks done"]
+    passed = sum(outcome.result is Result.PASSED for outcome in state.all_outcomes)
+    spent = dollars(state.spent) if plan.budget is None else f"{dollars(state.spent)} of {dollars(plan.budget)}"
+    counts = [f"{len(state.running)} at work", f"{len(state.ended)} done", f"{passed} passed"]
+    return " · ".join([*filter(None, [what.stage]), *where, *counts, spent])
+
+
 class QuietView:
     """Nothing but a stop is worth a line: results come in the summary."""
 
@@ -104,7 +121,7 @@ class QuietView:
         if isinstance(happening, Asked):
             click.echo(f"{happening.reason}: stopping", err=True)
 
-    def decided(self, climbed: Climbed, decision: Decision) -> None:
+    def decided(self, climbed: Climbed) -> None:
         """Told by the summary."""
 
 
@@ -132,7 +149,7 @@ class JsonView:
             case Asked(reason, hard):
                 self._write("stopping", reason=reason, hard=hard)
 
-    def decided(self, climbed: Climbed, decision: Decision) -> None:
+    def decided(self, climbed: Climbed) -> None:
         """Told by the summary."""
 
     def _write(self, what: str, **facts: Any) -> None:

@@ -64,7 +64,7 @@ class View(Protocol):
         """Something happened."""
         ...
 
-    def decided(self, climbed: Climbed, decision: Decision) -> None:
+    def decided(self, climbed: Climbed) -> None:
         """The planner decided; `climbed` is what is known by now."""
         ...
 
@@ -82,7 +82,7 @@ def climb(what: Climb, executor: Executor, earlier: Earlier, view: View) -> Clim
     while True:
         decision = decide(what.plan, climbed.state)
         climbed.places = decision.places
-        view.decided(climbed, decision)
+        view.decided(climbed)
         if decision.over:
             break
         _carry_out(what, executor, climbed.state, decision, ready)

@@ -20,7 +20,7 @@ from assay.run.job import RUNG_PASSED, Images, Job
 from assay.stage.climb import Climb, Climbed, climb
 from assay.stage.earlier import Earlier
 from assay.stage.executor import Asked, Began, Ended, Happening, Prepare, Ready, Start, Unready, Work
-from assay.stage.plan import Decision, Plan, Rung, Slot, Standing, Step
+from assay.stage.plan import Plan, Rung, Slot, Standing, Step
 
 Facts = dict[str, object]
 MakeClimb = Callable[..., Climb]
@@ -81,8 +81,8 @@ class Onlooker:
     def happened(self, happening: Happening) -> None:
         self.seen.append(happening)
 
-    def decided(self, climbed: Climbed, decision: Decision) -> None:
-        assert len(decision.places) == len(climbed.places)
+    def decided(self, climbed: Climbed) -> None:
+        assert climbed.places
 
 
 def ready(work: Prepare) -> Job:

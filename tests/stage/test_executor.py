@@ -20,7 +20,7 @@ from assay.sandbox.engine import Engine
 from assay.stage.climb import Climb, Climbed, climb
 from assay.stage.earlier import Earlier
 from assay.stage.executor import Acted, Began, Happening, LocalExecutor, Start, Work
-from assay.stage.plan import Decision, Plan, Rung, Slot, Step
+from assay.stage.plan import Plan, Rung, Slot, Step
 from tests.conftest import MakeProject
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(180)]
@@ -47,7 +47,7 @@ class Onlooker:
     def __init__(self, on: Callable[[Happening], None] = lambda _: None) -> None:
         self.happened = on
 
-    def decided(self, climbed: Climbed, decision: Decision) -> None:
+    def decided(self, climbed: Climbed) -> None:
         """Nothing to see."""
 
 
