@@ -53,14 +53,14 @@ def make_case(suite: Suite, check: Check, name: str, subject: Subject) -> Case:
     """Make one check; whatever the server does is a score, never an exception."""
     start = time.perf_counter()
     score = _score(suite, check, subject)
+    if suite.isolate:
+        subject.drop()
     return Case(name, {check.label: score}, time.perf_counter() - start)
 
 
 def _score(suite: Suite, check: Check, subject: Subject) -> Score:
     if time.monotonic() >= subject.end:
         return Score.error(f"not made: the suite's {suite.timeout:g} s were over")
-    if suite.isolate and not check.at_end:
-        subject.drop()
     try:
         return check.evaluate(subject)
     except RpcError as error:

@@ -200,6 +200,7 @@ def assay_check() -> Callable[..., None]:
     def check(
         trajectory: Trajectory | Mapping[str, object] | str, judge: Judge | None = None, **expected: object
     ) -> None:
+        __tracebackhide__ = True
         from assay.model.report import Case
         from assay.suite.agent_runner import score_trajectory
         from assay.suite.agents.sources import as_trajectory

@@ -27,7 +27,8 @@ def connect(server: Server) -> Session:
     try:
         if not server.url:
             return _handshake(server, lambda: Stdio(server), deadline)
-        from assay.suite.wire.http import SseHttp, StreamableHttp
+        from assay.suite.wire.http import StreamableHttp
+        from assay.suite.wire.sse_http import SseHttp
 
         if server.transport == "sse":
             return _handshake(server, lambda: SseHttp(server), deadline)
@@ -46,19 +47,19 @@ def connect(server: Server) -> Session:
 
 def _handshake(server: Server, transport: Callable[[], Transport], deadline: float) -> Session:
     session = _opened(server, transport(), deadline)
-    supported = [server.protocol]
+    version = server.protocol
     if server.protocol not in MODERN:
         try:
-            offered = session.initialize(_left(deadline))
+            version = session.initialize(_left(deadline))
         except BaseException:
             session.close()
             raise
-        if offered is None:
+        if not version:
             return session
         session.close()
-        supported, session = offered, _opened(server, transport(), deadline)
+        session = _opened(server, transport(), deadline)
     try:
-        session.discover(supported, _left(deadline))
+        session.discover(version, _left(deadline))
     except BaseException:
         session.close()
         raise

@@ -199,7 +199,8 @@ class Session:
             return work()
         except TimedOut:
             self._silent = True
-            why = f"no answer within {in_words(seconds)}"
+            opening = phase in ("initialize", "server/discover")
+            why = f"no answer within {in_words(self.server.connect_timeout if opening else seconds)}"
             if odd:
                 why += f" (an answer to request {odd[0]} came, which nothing asked for)"
             if self._last_id and phase != "initialize":
@@ -237,32 +238,37 @@ class Session:
             }
         }
 
-    def initialize(self, seconds: float) -> list[str] | None:
-        """Shake hands. Returns None when done, or the versions that a server without handshake supports."""
+    def initialize(self, seconds: float) -> str:
+        """Shake hands. Returns "" when done, or the version to talk in to a server that has no handshake."""
         pinned = self.server.protocol
         params = {"protocolVersion": pinned or HANDSHAKE[-1], "capabilities": dict(self.server.capabilities)}
         try:
             result = self.request("initialize", {**params, "clientInfo": CLIENT}, seconds=seconds)
         except RpcError as error:
             if error.code == _NO_SUCH_VERSION and not pinned:
-                data = error.data if isinstance(error.data, dict) else {}
-                return [str(version) for version in data.get("supported", [])]
+                return self._mutual(error.data)
             if error.code == _NO_SUCH_METHOD and not pinned:
-                return list(MODERN)
+                return MODERN[-1]
             raise self._fault(StartFault, "initialize", f"the server refused: {error}") from None
         self._adopt(result)
         self._tell_protocol(self.info.protocol)
         self.notify("notifications/initialized")
-        return None
+        return ""
 
-    def discover(self, supported: list[str], seconds: float) -> None:
-        """Open a session of the kind that has no handshake."""
+    def _mutual(self, data: object) -> str:
+        """The newest version that both speak, of what a server names in refusing one."""
+        named = data.get("supported") if isinstance(data, dict) else None
+        supported = [str(version) for version in named] if isinstance(named, list) else []
         mutual = [version for version in MODERN if version in supported]
         if not mutual:
             why = f"the server speaks {', '.join(supported) or 'no version it names'}; this client speaks "
             raise self._fault(StartFault, "initialize", why + ", ".join((*HANDSHAKE, *MODERN)))
-        self._declared = mutual[-1]
-        self._tell_protocol(self._declared)
+        return mutual[-1]
+
+    def discover(self, version: str, seconds: float) -> None:
+        """Open a session of the kind that has no handshake."""
+        self._declared = version
+        self._tell_protocol(version)
         try:
             result = self.request("server/discover", seconds=seconds)
         except RpcError as error:
