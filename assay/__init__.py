@@ -6,10 +6,10 @@ for a command of one's own. They are loaded when they are asked for: `import ass
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
-
+TYPE_CHECKING = False  # as in `typing`, without importing it
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import NoReturn
 
     from assay.model.trajectory import Trajectory
     from assay.suite.api import Suite, load_suite, run_suite
