@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from assay.commands import completion
+
 EXAMPLES = """\b
 Examples:
   assay grade last
@@ -19,7 +21,7 @@ Exit codes: 0 pass; 1 fail; 2 refused (the run was cut short, its files are not 
 
 
 @click.command(epilog=EXAMPLES)
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=completion.runs)
 @click.option("--task", metavar="FOLDER", type=click.Path(path_type=Path), help="The task, if it was moved.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(run: str, task: Path | None, *, as_json: bool) -> int:

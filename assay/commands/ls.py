@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from assay.commands import completion
 from assay.model.outcome import Ending, Verdict
 
 EXAMPLES = """\b
@@ -23,9 +24,15 @@ HEAD = ("RUN", "TASK", "STAGE", "AGENT", "MODEL", "EFFORT", "ENDING", "VERDICT",
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--task", metavar="TASK", multiple=True, help="Only of this task: its name or its folder.")
-@click.option("--stage", metavar="NAME", multiple=True, help="Only of this stage.")
-@click.option("--agent", metavar="NAME", multiple=True, help="Only of this agent.")
+@click.option(
+    "--task",
+    metavar="TASK",
+    shell_complete=completion.tasks,
+    multiple=True,
+    help="Only of this task: its name or its folder.",
+)
+@click.option("--stage", metavar="NAME", shell_complete=completion.stages, multiple=True, help="Only of this stage.")
+@click.option("--agent", metavar="NAME", shell_complete=completion.agents, multiple=True, help="Only of this agent.")
 @click.option(
     "--ending", multiple=True, type=click.Choice([str(ending) for ending in Ending]), help="Only with this ending."
 )

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from assay.commands import completion
+
 if TYPE_CHECKING:
     from assay.model.report import Report
     from assay.model.score import Score
@@ -45,9 +47,15 @@ RIGHT = "PASSED UNMEASURED TIME TOKENS COST"
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--task", metavar="TASK", multiple=True, help="Only of this task: its name or its folder.")
-@click.option("--stage", metavar="NAME", multiple=True, help="Only of this stage.")
-@click.option("--agent", metavar="NAME", multiple=True, help="Only of this agent.")
+@click.option(
+    "--task",
+    metavar="TASK",
+    shell_complete=completion.tasks,
+    multiple=True,
+    help="Only of this task: its name or its folder.",
+)
+@click.option("--stage", metavar="NAME", shell_complete=completion.stages, multiple=True, help="Only of this stage.")
+@click.option("--agent", metavar="NAME", shell_complete=completion.agents, multiple=True, help="Only of this agent.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON list.")
 @click.option("--markdown", is_flag=True, help="A Markdown table.")
 @click.option("--junit", metavar="FILE", type=click.Path(path_type=Path), help="Also write a JUnit file, a case a run.")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from assay.commands import completion
+
 if TYPE_CHECKING:
     from assay.model.project import Project
     from assay.stage.climb import Climb
@@ -30,11 +32,18 @@ hold: 130, 2, 4, 3, 1, 0; a pass in a stop_on_pass stage is 0."""
 
 
 @click.command(epilog=EXAMPLES)
-@click.argument("tasks", nargs=-1, metavar="TASK...")
-@click.option("--stage", metavar="NAME", help="Climb the ladder [stage.NAME] of assay.toml.")
-@click.option("--agent", metavar="NAME", help="One agent of the registry, or oracle, nop, script.")
-@click.option("--model", metavar="MODEL", help="Model of --agent.")
-@click.option("--effort", metavar="LEVEL", help="Effort of --agent.")
+@click.argument("tasks", nargs=-1, metavar="TASK...", shell_complete=completion.tasks)
+@click.option(
+    "--stage", metavar="NAME", shell_complete=completion.stages, help="Climb the ladder [stage.NAME] of assay.toml."
+)
+@click.option(
+    "--agent",
+    metavar="NAME",
+    shell_complete=completion.agents,
+    help="One agent of the registry, or oracle, nop, script.",
+)
+@click.option("--model", metavar="MODEL", shell_complete=completion.models, help="Model of --agent.")
+@click.option("--effort", metavar="LEVEL", shell_complete=completion.efforts, help="Effort of --agent.")
 @click.option("--command", metavar="SH", help="What the agent script runs with sh -c.")
 @click.option(
     "--rehearse",

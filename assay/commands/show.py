@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from assay.commands import completion
+
 if TYPE_CHECKING:
     from assay.model.record import RunRecord
 
@@ -23,7 +25,7 @@ The raw event stream is events.jsonl in the run's directory, the files left are 
 
 
 @click.command(epilog=EXAMPLES)
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=completion.runs)
 @click.option("--part", "parts", multiple=True, type=click.Choice(PARTS), help="Only this, with no headings.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: record, grades, changes, network, files.")
 def command(run: str, parts: tuple[str, ...], *, as_json: bool) -> None:
