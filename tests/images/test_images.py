@@ -24,18 +24,26 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 TINY = r"""printf '#!/bin/sh\necho tiny %s; id -u\n' "$VERSION" >tiny"""
 
 
-def tiny(**install: Any) -> Agent:
-    """An agent whose CLI says its version and who runs it."""
-    lines = ['mkdir -p "$OUT/bin"', TINY, 'install -m 0755 tiny "$OUT/bin/tiny"']
-    given = {"run": lines, "check": ["tiny", "--version"], "shows": "tiny {version}\n1000", **install}
+def tiny(mark: str, **install: Any) -> Agent:
+    """An agent whose CLI says its version and who runs it; another image for every mark."""
+    lines = install.pop("run", ['mkdir -p "$OUT/bin"', TINY, 'install -m 0755 tiny "$OUT/bin/tiny"'])
+    given = {"check": ["tiny", "--version"], "shows": "tiny {version}\n1000", **install}
     return Agent(
         title="Tiny",
         version="1.2.3",
         decoder="claude",
         hosts=[],
-        install=Install(**given),
+        install=Install(run=[f": {mark}", *lines], **given),
         launch=Launch(run=["tiny"], foreign_env=["TINY_*"]),
     )
+
+
+def folder(tmp_path: Path, mark: str, dockerfile: str) -> Path:
+    """A task's folder with a Dockerfile that gives an image of its own; the Dockerfile's path."""
+    path = tmp_path / mark / "Dockerfile"
+    path.parent.mkdir()
+    path.write_text(f"{dockerfile}LABEL test={mark}\n")
+    return path
 
 
 def output(engine: Engine, image: Image, *argv: str, user: str = "1000:1000") -> str:
@@ -68,17 +76,17 @@ def test_environment_has_what_checkers_and_agents_use(engine: Engine, builder: B
 def test_host_bundle_is_there_in_the_build_and_not_in_the_image(engine: Engine, mark: str, tmp_path: Path) -> None:
     bundle = tmp_path / "own.pem"
     bundle.write_text("MY OWN AUTHORITY")
-    task = tmp_path / mark
-    task.mkdir()
-    (task / "Dockerfile").write_text(
+    dockerfile = folder(
+        tmp_path,
+        mark,
         "FROM debian:bookworm-slim\n"
         'RUN grep -q "MY OWN AUTHORITY" "$SSL_CERT_FILE" && [ "$SSL_CERT_FILE" = "$PIP_CERT" ]'
-        ' && grep -q "$SSL_CERT_FILE" "$APT_CONFIG" && echo trusted >/seen\n'
+        ' && grep -q "$SSL_CERT_FILE" "$APT_CONFIG" && echo trusted >/seen\n',
     )
     builder = Builder(engine, ca=bundle)
-    own = builder.of_task(task / "Dockerfile", None)
+    own = builder.of_task(dockerfile, None)
     assert not [name for name in own.env if "CERT" in name or name == "APT_CONFIG"]
-    agent = builder.for_agent(own, mark, tiny())
+    agent = builder.for_agent(own, mark, tiny(mark))
     assert output(engine, agent, "cat", "/seen") == "trusted\n"
     said = output(engine, agent, "sh", "-c", "grep -rl 'MY OWN AUTHORITY' /etc /opt /usr/local 2>/dev/null; echo end")
     assert said == "end\n"
@@ -95,10 +103,11 @@ def test_agent_is_laid_over_a_tasks_own_image(engine: Engine, builder: Builder, 
         "RUN printf 'agent:x:7:7::/:/bin/sh' >>/etc/passwd\n"
         "ENV LD_PRELOAD=/nowhere.so NODE_OPTIONS=--broken TINY_MODE=odd PATH=/own/bin:/usr/bin:/bin KEPT=1\n"
         'VOLUME /data\nENTRYPOINT ["/bin/false"]\nUSER 33\n'
+        f"LABEL test={mark}\n"
     )
     own = builder.of_task(task / "Dockerfile", None)
     assert (own.volumes, own.user) == (("/data",), "33")
-    agent = tiny()
+    agent = tiny(mark)
     assert neutral_env(own, [agent]) == {"LD_PRELOAD": None, "NODE_OPTIONS": None, "TINY_MODE": None}
     laid = builder.for_agent(own, mark, agent)
     assert laid.env["PATH"] == "/opt/assay/agent/bin:/own/bin:/usr/bin:/bin"
@@ -132,23 +141,21 @@ def test_none_takes_a_variable_of_the_image_away(engine: Engine, builder: Builde
 def test_built_in_agents_need_only_the_user(engine: Engine, builder: Builder, mark: str, tmp_path: Path) -> None:
     environment = builder.environment()
     assert builder.for_agent(environment).id == environment.id
-    dockerfile = tmp_path / mark / "Dockerfile"
-    dockerfile.parent.mkdir()
-    dockerfile.write_text("FROM debian:bookworm-slim\nRUN echo >/some\n")
+    dockerfile = folder(tmp_path, mark, "FROM debian:bookworm-slim\nRUN echo >/some\n")
     own = builder.of_task(dockerfile, None)
     assert output(engine, builder.for_agent(own), "id", "-un") == "agent\n"
 
 
 def test_wrong_version_fails_the_build_with_its_log(builder: Builder, mark: str) -> None:
     with pytest.raises(BuildFailed, match=r"did not say '9\.9\.9'") as caught:
-        builder.for_agent(builder.environment(), mark, tiny(shows="9.9.9"))
+        builder.for_agent(builder.environment(), mark, tiny(mark, shows="9.9.9"))
     assert caught.value.log is not None
     assert "tiny 1.2.3" in caught.value.log.read_text()
 
 
 def test_failing_install_line_is_named(builder: Builder, mark: str) -> None:
     with pytest.raises(BuildFailed, match="no such tool"):
-        builder.for_agent(builder.environment(), mark, tiny(run=["echo 'no such tool' >&2", "exit 3"]))
+        builder.for_agent(builder.environment(), mark, tiny(mark, run=["echo 'no such tool' >&2", "exit 3"]))
 
 
 def test_cli_with_node_brings_its_own_and_leaves_the_tasks_alone(engine: Engine, builder: Builder, mark: str) -> None:
@@ -158,7 +165,7 @@ def test_cli_with_node_brings_its_own_and_leaves_the_tasks_alone(engine: Engine,
         'chmod 0755 "$OUT/lib/x.js"',
         'ln -s ../lib/x.js "$OUT/bin/tiny"',
     ]
-    agent = tiny(run=lines, check=["tiny", "a b"], shows="tiny v22.20.0 a b", node=True)
+    agent = tiny(mark, run=lines, check=["tiny", "a b"], shows="tiny v22.20.0 a b", node=True)
     laid = builder.for_agent(builder.environment(), mark, agent)
     assert output(engine, laid, "sh", "-c", "command -v node; tiny x") == "tiny v22.20.0 x\n"
 
@@ -175,38 +182,32 @@ RUN ["/bin/busybox", "--install", "-s", "/bin"]
 
 
 def test_image_with_musl_is_refused_by_name(builder: Builder, mark: str, tmp_path: Path) -> None:
-    dockerfile = tmp_path / mark / "Dockerfile"
-    dockerfile.parent.mkdir()
-    dockerfile.write_text(MUSL)
+    dockerfile = folder(tmp_path, mark, MUSL)
     own = builder.of_task(dockerfile, None)
     needs_glibc = tiny(
-        run=['install -D -m 0755 /usr/bin/env "$OUT/bin/tiny"'], check=["tiny", "--version"], shows="coreutils"
+        mark, run=['install -D -m 0755 /usr/bin/env "$OUT/bin/tiny"'], check=["tiny", "--version"], shows="coreutils"
     )
     with pytest.raises(Refused, match=rf"{mark}/Dockerfile: it cannot run there: the image has musl"):
         builder.for_agent(own, mark, needs_glibc)
     # A CLI that does run there is welcome.
-    assert builder.for_agent(own, mark, tiny(shows="tiny 1.2.3")).arch == own.arch
+    assert builder.for_agent(own, mark, tiny(mark, shows="tiny 1.2.3")).arch == own.arch
 
 
 def test_image_without_a_shell_is_refused_by_name(builder: Builder, mark: str, tmp_path: Path) -> None:
-    dockerfile = tmp_path / mark / "Dockerfile"
-    dockerfile.parent.mkdir()
+    dockerfile = folder(tmp_path, mark, "FROM scratch\nCOPY other /only\n")
     (dockerfile.parent / "other").write_text("x")
-    dockerfile.write_text("FROM scratch\nCOPY other /only\n")
     own = builder.of_task(dockerfile, None)
     assert not builder.has_shell(own)
     assert builder.has_shell(builder.environment())
     with pytest.raises(Refused, match=f"{mark}/Dockerfile: it has no /bin/sh"):
-        builder.for_agent(own, mark, tiny())
+        builder.for_agent(own, mark, tiny(mark))
 
 
 def test_image_with_onbuild_is_refused_by_name(builder: Builder, mark: str, tmp_path: Path) -> None:
-    dockerfile = tmp_path / mark / "Dockerfile"
-    dockerfile.parent.mkdir()
-    dockerfile.write_text("FROM debian:bookworm-slim\nONBUILD RUN exit 1\n")
+    dockerfile = folder(tmp_path, mark, "FROM debian:bookworm-slim\nONBUILD RUN exit 1\n")
     own = builder.of_task(dockerfile, None)
     with pytest.raises(Refused, match="ONBUILD"):
-        builder.for_agent(own, mark, tiny())
+        builder.for_agent(own, mark, tiny(mark))
 
 
 def test_checkers_own_image_sees_the_checkers_folder_only(
@@ -216,7 +217,7 @@ def test_checkers_own_image_sees_the_checkers_folder_only(
     checker.mkdir(parents=True)
     (tmp_path / mark / "prompt.md").write_text("p")
     (checker / "check.sh").write_text("exit 0")
-    (checker / "Dockerfile").write_text("FROM debian:bookworm-slim\nCOPY . /c\n")
+    (checker / "Dockerfile").write_text(f"FROM debian:bookworm-slim\nCOPY . /c\nLABEL test={mark}\n")
     assert output(engine, builder.of_checker(checker / "Dockerfile"), "ls", "-A", "/c") == "check.sh\n"
 
 
@@ -228,7 +229,7 @@ def test_missing_image_says_so(builder: Builder) -> None:
 def test_looking_builds_nothing(engine: Engine, mark: str) -> None:
     looking = Builder(engine, build=False)
     with pytest.raises(NotBuilt, match=f"{mark} 1.2.3 on the default environment is not built"):
-        looking.for_agent(looking.environment(), mark, tiny())
+        looking.for_agent(looking.environment(), mark, tiny(mark))
 
 
 def recipe(mark: str) -> Recipe:
