@@ -117,7 +117,13 @@ class Credential(Table):
     refresh: Literal["copy", "copy-back"] = "copy"
     """What happens to a file that the CLI renewed in the container."""
     account: str | None = None
-    """Dotted path in the file to what names the account; must not change when the file is copied back."""
+    """Dotted path in the file to what names the account; must not change when the file is copied back. `*` in a path
+    stands for any one key."""
+    needs: list[str] = []
+    """Dotted paths in the file to what must be a text that is not empty; without them the file signs in to nothing."""
+    expires: str | None = None
+    """Dotted path in the file to when it stops working: seconds or milliseconds since 1970, or RFC 3339. A run that would
+    outlast it is refused; not for a sign-in that the CLI can renew in its container."""
 
 
 class ShellCall(Table):

@@ -5,17 +5,20 @@ from __future__ import annotations
 import queue
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.model.outcome import Ending
 from assay.model.record import RunRecord
 from assay.run.collect import Tree
-from assay.run.job import Job, Stop, Watch
+from assay.run.job import RUNG_PASSED, Job, Stop, Watch
 from assay.run.launch import Start
 from assay.run.log import Log
 from assay.run.record import RunDir
 from assay.run.redact import Redactor
 from assay.sandbox.engine import Engine
+
+if TYPE_CHECKING:
+    from assay.run.account import Sole
 
 
 @dataclass(slots=True)
@@ -28,6 +31,7 @@ class Attempt:
         removals: Removals that go on in the background.
         before: What the task's own image holds in the working directory.
         cut: Why the harness ended the agent, if it did.
+        sole: The user's credential file, while it is this run's alone.
     """
 
     job: Job
@@ -43,6 +47,7 @@ class Attempt:
     before: Tree = field(default_factory=dict)
     start: Start | None = None
     cut: tuple[Ending, str] | None = None
+    sole: Sole | None = None
 
     @property
     def record(self) -> RunRecord:
@@ -52,6 +57,13 @@ class Attempt:
     def name(self, role: str) -> str:
         """Name of one of this run's containers."""
         return f"assay-{self.record.id}-{role}"
+
+    def not_begun(self) -> None:
+        """The agent did nothing in this run: what a resume needs is what it needed before."""
+        record, earlier = self.record, self.job.earlier
+        record.resumable = self.job.choice.entry is not None and record.reason != RUNG_PASSED
+        record.session = earlier.record.session if earlier is not None else None
+        record.snapshot = earlier.record.snapshot if earlier is not None else None
 
     def cut_short(self, ending: Ending, reason: str) -> None:
         """End the agent from any thread; the first reason counts."""

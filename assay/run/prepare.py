@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.model.errors import UsageError
-from assay.model.project import Project
+from assay.model.project import Project, Settings
 from assay.model.record import RunRecord
 from assay.model.registry import Choice
 from assay.model.task import Task
@@ -34,6 +34,8 @@ def check(
     command: str | None = None,
     environ: Mapping[str, str] | None = None,
     home: Path | None = None,
+    settings: Settings | None = None,
+    lasting: bool = True,
 ) -> Job:
     """A job without images: everything that can be refused without an engine.
 
@@ -45,6 +47,8 @@ def check(
         command: What the built-in agent `script` runs.
         environ: Instead of the process's own environment.
         home: Instead of the user's home.
+        settings: Instead of what holds outside of any stage.
+        lasting: Whether the credential must outlast the run; one that is in use already may have expired.
 
     Raises:
         UsageError: Something does not fit together.
@@ -74,12 +78,13 @@ def check(
             choice.entry,
             os.environ if environ is None else environ,
             Path.home() if home is None else home,
+            (settings or project.settings(task)).timeout if lasting else None,
         )
     nothing = Images("", "", "", "")
     return Job(
         task=task,
         choice=choice,
-        settings=project.settings(task),
+        settings=settings or project.settings(task),
         images=nothing,
         runs=project.runs,
         project=project.root,

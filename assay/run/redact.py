@@ -10,7 +10,9 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
+STEP = 1 << 20
 SHORTEST = 6
 """A shorter secret would strike out innocent words."""
 
@@ -64,6 +66,22 @@ class Redactor:
                 self.count += data.count(needle)
                 data = data.replace(needle, b"*" * len(needle))
         return data
+
+
+def clean_file(path: Path, redactor: Redactor) -> None:
+    """Overwrite secrets in a file that was kept before they were known; one that is not there is left alone."""
+    overlap = redactor.longest - 1
+    if overlap < 0 or not path.is_file():
+        return
+    with path.open("r+b") as file:
+        at = 0
+        while len(data := file.read(STEP)) > (overlap if at else 0):
+            cleaned = redactor.clean(data)
+            if cleaned != data:
+                file.seek(at)
+                file.write(cleaned)
+            at += max(len(data) - overlap, 1)
+            file.seek(at)
 
 
 class Stream:

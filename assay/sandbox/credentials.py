@@ -7,18 +7,18 @@ Only names are ever shown.
 from __future__ import annotations
 
 import base64
-import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from assay.model.errors import CredentialMissing
 from assay.model.registry import Agent, Credential
+from assay.model.units import show_duration
+from assay.sandbox import credential_file
 
-LONGEST_FILE = 64 * 1024
-"""A larger credential file is none."""
-
-SECRET_WORDS = ("token", "key", "secret", "password", "credential")
+CLOCK_SKEW = 60.0
+"""Seconds by which a sign-in must outlast a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +30,26 @@ class Held:
         files: Path below the agent's home (`~/...`) to content.
         secrets: Values that must not be kept anywhere.
         source: The entry's way it came from; None for a placeholder.
+        home: Where the user's own files are.
     """
 
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, bytes] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     source: Credential | None = None
+    home: Path | None = None
 
     @property
     def names(self) -> list[str]:
         """What may be shown: names of variables and files."""
         return [*self.env, *self.files]
+
+    @property
+    def shared(self) -> Path | None:
+        """The user's own file, where a renewal of it goes back: two runs must never use it at once."""
+        if self.source is None or self.source.refresh != "copy-back" or self.source.file is None or self.home is None:
+            return None
+        return _host_path(self.home, self.source.file)
 
     def header(self, home: str) -> bytes:
         """The lines that the launcher reads."""
@@ -53,45 +62,100 @@ def _b64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def choose(name: str, agent: Agent, environ: Mapping[str, str], home: Path) -> Held:
-    """The first of the entry's credentials that is there.
+def choose(name: str, agent: Agent, environ: Mapping[str, str], home: Path, lasts: float | None = None) -> Held:
+    """The first of the entry's credentials that is there and can be used.
+
+    Args:
+        name: The agent's.
+        agent: Its entry.
+        environ: The user's environment.
+        home: The user's home.
+        lasts: Seconds that it must go on to work; None for one that is in use already, expired or not.
 
     Raises:
-        CredentialMissing: None is; the message names what was looked for.
+        CredentialMissing: There is none; the message names what was looked for, and what is wrong with what is there.
     """
+    problems = []
     for way in agent.credentials:
-        if way.env is not None and environ.get(way.env, "").strip():
-            value = environ[way.env]
+        # What ends a line is no part of a credential, and the launcher would drop it.
+        if way.env is not None and (value := environ.get(way.env, "").strip()):
             return Held(env={way.env: value}, secrets=(value,), source=way)
-        if way.file is not None:
-            path = home / way.file.removeprefix("~/")
-            try:
-                data = path.read_bytes()
-            except OSError:
-                continue
-            if data.strip() and len(data) <= LONGEST_FILE:
-                return Held(files={way.file: data}, secrets=tuple(secret_values(data)), source=way)
+        if way.file is not None and (data := _read(home, way.file)):
+            problem = _problem(way, data, lasts)
+            if problem is None:
+                return _held(way, data, home)
+            problems.append(f"{way.file} {problem}")
     ways = " or ".join(way.env or way.file or "?" for way in agent.credentials) or "nothing in its entry"
-    msg = f"{name}: no credential found: set {ways} (or use --rehearse, which needs none)"
+    if problems:
+        others = " or ".join(way.env for way in agent.credentials if way.env)
+        remedy = f"sign in again with {agent.title} on this machine" + (f", or set {others}" if others else "")
+        msg = f"{name}: {'; '.join(problems)}: {remedy} (or use --rehearse, which needs none)"
+    else:
+        msg = f"{name}: no credential found: set {ways} (or use --rehearse, which needs none)"
     raise CredentialMissing(msg)
 
 
-def secret_values(data: bytes) -> Iterator[str]:
-    """The secret values in a credential file: of JSON, texts under keys that say so; else every long line."""
+def again(held: Held) -> Held:
+    """The same credential as its file has it now: another run may have renewed it.
+
+    Raises:
+        CredentialMissing: The file is gone, or signs in to nothing any more.
+    """
+    way, home = held.source, held.home
+    if way is None or way.file is None or home is None:
+        return held
+    data = _read(home, way.file)
+    problem = _problem(way, data, None) if data else "is gone"
+    if problem is not None:
+        msg = f"{way.file} {problem}: sign in again on this machine"
+        raise CredentialMissing(msg)
+    return _held(way, data, home)
+
+
+def renewed(held: Held, secrets: list[str]) -> Held:
+    """The same credential, with further values that must not be kept."""
+    return replace(held, secrets=tuple(dict.fromkeys((*held.secrets, *secrets))))
+
+
+def _held(way: Credential, data: bytes, home: Path) -> Held:
+    secrets = tuple(credential_file.secret_values(data))
+    return Held(files={way.file or "": data}, secrets=secrets, source=way, home=home)
+
+
+def _host_path(home: Path, file: str) -> Path:
+    return home / file.removeprefix("~/")
+
+
+def _read(home: Path, file: str) -> bytes:
+    """What a credential file holds; nothing where it is not there, or is too long to be one."""
     try:
-        tree = json.loads(data)
-    except ValueError:
-        for line in data.decode("utf-8", "replace").splitlines():
-            value = line.partition("=")[2].strip().strip("\"'") or line.strip()
-            if len(value) >= 12:
-                yield value
-        return
-    stack: list[tuple[str, object]] = [("", tree)]
-    while stack:
-        key, node = stack.pop()
-        if isinstance(node, dict):
-            stack += [(str(k), v) for k, v in node.items()]
-        elif isinstance(node, list):
-            stack += [(key, v) for v in node]
-        elif isinstance(node, str) and len(node) >= 8 and any(word in key.lower() for word in SECRET_WORDS):
-            yield node
+        with _host_path(home, file).open("rb") as opened:
+            data = opened.read(credential_file.LONGEST + 1)
+    except OSError:
+        return b""
+    return data if data.strip() and len(data) <= credential_file.LONGEST else b""
+
+
+def _problem(way: Credential, data: bytes, lasts: float | None) -> str | None:
+    """Why a file cannot be used; None if it can."""
+    if not way.needs and way.expires is None:
+        return None
+    tree = credential_file.parsed(data)
+    for path in way.needs:
+        found = credential_file.find(tree, path)
+        if not any(isinstance(value, str) and value.strip() for value in found):
+            return f"holds no sign-in ({path} is missing or empty)"
+    if way.expires is None or lasts is None or way.refresh == "copy-back":
+        return None
+    now = datetime.now(UTC)
+    for value in credential_file.find(tree, way.expires):
+        ends = credential_file.moment(value)
+        if ends is not None and ends <= now:
+            return f"has expired at {_shown(ends)}"
+        if ends is not None and ends < now + timedelta(seconds=lasts + CLOCK_SKEW):
+            return f"expires at {_shown(ends)}, before a run of {show_duration(round(lasts))} is over"
+    return None
+
+
+def _shown(at: datetime) -> str:
+    return at.astimezone().strftime("%Y-%m-%d %H:%M")

@@ -168,18 +168,17 @@ def _job(project: Project, wanted: Wanted, task: Task, rung: PlannedRung) -> Job
     if stage is not None:
         rehearse = rehearse if rehearse is not None or not stage.rehearse else ""
         rehearse = rehearse if rung.choice.agent not in BUILT_IN else None
+    settings = project.settings(task, wanted.stage, rung.number if stage is not None else None)
     try:
-        job = prepare.check(project, task, rung.choice, rehearse=rehearse, command=wanted.command)
+        job = prepare.check(project, task, rung.choice, rehearse=rehearse, command=wanted.command, settings=settings)
     except (ChoiceError, ConfigError):
         raise
     except AssayError as error:
         if stage is not None:
             error.args = (f"stage {wanted.stage!r}, rung {rung.number} ({rung.choice.label}): {error}",)
         raise
-    settings = project.settings(task, wanted.stage, rung.number if stage is not None else None)
     return replace(
         job,
-        settings=settings,
         fence_mode="open" if settings.internet else project.fence.mode,
         stage=wanted.stage,
         rung=rung.number if stage is not None else None,
