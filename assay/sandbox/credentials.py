@@ -88,7 +88,8 @@ def choose(name: str, agent: Agent, environ: Mapping[str, str], home: Path, last
     ways = " or ".join(way.env or way.file or "?" for way in agent.credentials) or "nothing in its entry"
     if problems:
         others = " or ".join(way.env for way in agent.credentials if way.env)
-        remedy = f"sign in again with {agent.title} on this machine" + (f", or set {others}" if others else "")
+        remedy = f"use {agent.title} on this machine, which may renew it, or sign in again"
+        remedy += f", or set {others}" if others else ""
         msg = f"{name}: {'; '.join(problems)}: {remedy} (or use --rehearse, which needs none)"
     else:
         msg = f"{name}: no credential found: set {ways} (or use --rehearse, which needs none)"
