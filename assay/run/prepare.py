@@ -36,6 +36,7 @@ def check(
     home: Path | None = None,
     settings: Settings | None = None,
     lasting: bool = True,
+    signed: bool = True,
 ) -> Job:
     """A job without images: everything that can be refused without an engine.
 
@@ -49,6 +50,7 @@ def check(
         home: Instead of the user's home.
         settings: Instead of what holds outside of any stage.
         lasting: Whether the credential must outlast the run; one that is in use already may have expired.
+        signed: False leaves the credential out: no agent is to be started.
 
     Raises:
         UsageError: Something does not fit together.
@@ -72,7 +74,7 @@ def check(
             raise UsageError(msg)
     elif rehearse is not None:
         script, script_text, held = _rehearsal(task, choice, rehearse)
-    else:
+    elif signed:
         held = credentials.choose(
             choice.agent,
             choice.entry,
