@@ -9,7 +9,6 @@ the tail of a burst, so the record is completed from one whole read without foll
 from __future__ import annotations
 
 import contextlib
-import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,6 +26,9 @@ LABEL = "assay"
 
 HUGE_LOG = {"max-size": "1000g"}
 """Rotation would lose output, and `-1` is refused by the engine at start (20.10)."""
+
+HEADER = 8
+"""Bytes before each frame of output: the stream's id, three zeros, the payload's length."""
 
 CALL_SECONDS = 120
 """Clock of one request; streams clear it."""
@@ -344,27 +346,19 @@ class Engine:
 
 def _frames(answer: Any) -> Iterator[tuple[int, bytes]]:
     """Cut the engine's multiplexed stream: 8 bytes of header (stream id, length), then the payload."""
-    raw = answer.raw
-
-    def exactly(n: int) -> bytes | None:
-        parts, left = [], n
-        while left:
-            part = raw.read(left)
-            if not part:
-                return None
-            parts.append(part)
-            left -= len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
+    held = b""
     try:
-        while (head := exactly(8)) is not None:
-            stream, size = head[0], struct.unpack(">I", head[4:])[0]
-            if not size:
-                continue
-            body = exactly(size)
-            if body is None:
-                return
-            yield stream, body
+        # One chunk of the transfer is one frame of the engine's, mostly; asking for bytes by number is twice as slow.
+        for part in answer.raw.stream(1 << 16):
+            data, at = held + part if held else part, 0
+            while len(data) - at >= HEADER:
+                size = int.from_bytes(data[at + 4 : at + HEADER], "big")
+                if len(data) - at - HEADER < size:
+                    break
+                if size:
+                    yield data[at], data[at + HEADER : at + HEADER + size]
+                at += HEADER + size
+            held = data[at:]
     except Exception as error:
         if type(error).__module__.startswith(("urllib3", "requests", "http")) or isinstance(error, OSError):
             msg = f"the engine's log stream broke: {_plain(error)}"
