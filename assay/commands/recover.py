@@ -24,6 +24,8 @@ An agent that still runs is followed to its end; one that has ended is graded; n
 over. Exit codes are those of `assay run`."""
 
 
+MOST_AT_ONCE = 8
+
 CODES = {"passed": 0, "unjudged": 0, "failed": 1, "cut": 4, "stopped": 4, "spared": 0}
 """What each result means for the exit code; anything else could not be measured."""
 
@@ -56,11 +58,12 @@ def _recover(project: Project, names: list[str], *, quiet: bool) -> int:
     from assay.run.recover import recover
     from assay.sandbox.engine import Engine
     from assay.stage.results import outcome_of
+    from assay.terminal.sanitise import one_line
 
     engine, stop, codes = Engine.connect(), Stop(), []
     with (
-        ThreadPoolExecutor(len(names)) as runs,
-        ThreadPoolExecutor(2 * len(names) + 2) as pool,
+        ThreadPoolExecutor(MOST_AT_ONCE) as runs,
+        ThreadPoolExecutor(2 * MOST_AT_ONCE + 2) as pool,
         stop_on_signals(stop.ask),
     ):
         watch = _Watch(quiet=quiet)
@@ -68,9 +71,9 @@ def _recover(project: Project, names: list[str], *, quiet: bool) -> int:
         for name, one in zip(names, under_way, strict=True):
             try:
                 run = one.result().to_toml()
-            except AssayError as error:
-                click.echo(f"{name}: {error}", err=True)
-                codes.append(error.exit_code)
+            except (AssayError, OSError) as error:
+                click.echo(one_line(f"{name}: {error}"), err=True)
+                codes.append(error.exit_code if isinstance(error, AssayError) else ExitCode.UNMEASURED)
             else:
                 click.echo(result_line(run, project.runs))
                 codes.append(CODES.get(outcome_of(run).result, ExitCode.UNMEASURED))

@@ -24,14 +24,24 @@ finished, timed out, was resumed already or still runs is refused (exit 2)."""
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as things happen.")
 def command(run: str, prompt: str | None, *, force: bool, quiet: bool, as_json: bool) -> int:
     """Go on with RUN (a path, the start of an id, or `last`) where its agent stopped."""
+    from assay.commands.hint import hint
     from assay.commands.run import carry_out
+    from assay.commands.words import chain_words
     from assay.model.project import find_project
     from assay.run import resume
-    from assay.run.record import find_run
+    from assay.run.chain import chain, total
+    from assay.run.record import find_run, read_record, resumed_by
     from assay.stage.climb import Climb
     from assay.stage.plan import Plan, Rung, Step
 
     project = find_project()
-    job = resume.check(project, find_run(project.runs, run), message=prompt, force=force)
+    path = find_run(project.runs, run)
+    hint(project.runs)
+    job = resume.check(project, path, message=prompt, force=force)
     what = Climb(None, (job.task,), Plan(1, (Rung(1, 1),)), {Step(0, 1): job})
-    return carry_out(project, what, {"quiet": quiet, "as_json": as_json, "again": True})
+    code = carry_out(project, what, {"quiet": quiet, "as_json": as_json, "again": True})
+    if not as_json and (by := resumed_by(path)) is not None:
+        click.echo(
+            f"  with what it goes on with: {chain_words(total(chain(project.runs, read_record(project.runs / by))))}"
+        )
+    return code

@@ -81,14 +81,16 @@ def _lines(file: Path) -> Iterator[str]:
 def _record(path: Path, record: RunRecord) -> str:
     """What is known, in the order in which a reader asks."""
     from assay.commands.ls import resumable_when
-    from assay.commands.words import tokens_words, verdict_words
+    from assay.commands.words import chain_words, tokens_words, verdict_words
     from assay.model.place import as_named
+    from assay.run.chain import chain, total
     from assay.run.record import resumed_by
     from assay.terminal.figures import dollars, seconds
     from assay.terminal.tables import fields
 
     run = record.to_toml()
     times, later = record.times, resumed_by(path)
+    before = chain(path.parent, record)[:-1]
     stage = f"{record.stage}, rung {record.rung}" if record.rung is not None else record.stage
     limit = f" of {seconds(times.limit_seconds)}" if times.limit_seconds and times.seconds is not None else ""
     source = {"cli": "as its CLI says", "price-table": "by list price"}.get(record.cost_source or "", "")
@@ -108,6 +110,8 @@ def _record(path: Path, record: RunRecord) -> str:
             ("resumable", resumable_when(run) if record.resumable and later is None else None),
             ("resumed by", later),
             ("resumed from", record.resumed_from),
+            ("spent before", chain_words(total(before)) if before else None),
+            ("in all", chain_words(total([*before, record])) if before else None),
             ("verdict", verdict_words(run)),
             ("score", record.score),
             ("time", f"{seconds(times.seconds)}{limit}" if times.seconds is not None else None),
@@ -152,12 +156,18 @@ def _checker(path: Path) -> Iterator[str]:
 
 
 def _facts(path: Path, record: RunRecord) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from assay.run.chain import chain, total
     from assay.run.record import grades, resumed_by
 
+    runs = chain(path.parent, record)
     return {
         "record": record.to_toml(),
         "path": str(path.resolve()),
         "resumed_by": resumed_by(path),
+        "chain": [run.id for run in runs],
+        "total": asdict(total(runs)),
         "grades": grades(path),
         "changes": [line.rstrip("\n") for line in _lines(path / "changes.txt")],
         "network": _json(path / "fence.json"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.model.place import as_named
+from assay.run.chain import Total
 from assay.terminal.figures import dollars, seconds, tokens
 from assay.terminal.sanitise import cut, one_line
 
@@ -52,6 +53,15 @@ def ending_words(run: Mapping[str, Any]) -> str:
 
 def _reason(text: str) -> str:
     return cut(one_line(text), LONGEST_REASON)
+
+
+def chain_words(total: Total) -> str:
+    """What a run and those it goes on with came to."""
+    costs = [dollars(total.cost_usd)] if total.cost_usd is not None else []
+    costs += [f"{total.cost_unknown} of unknown cost"] if total.cost_unknown and costs else []
+    spent = tokens_words(total.tokens.as_dict()) if total.tokens is not None else ""
+    count = f"{total.runs} run{'' if total.runs == 1 else 's'}"
+    return " · ".join(part for part in (count, seconds(total.seconds), spent, " and ".join(map(str, costs))) if part)
 
 
 def tokens_words(kinds: Mapping[str, int]) -> str:

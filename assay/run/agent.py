@@ -3,36 +3,45 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import queue
 import threading
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 
 from assay import decoders
 from assay.model.errors import EngineError
-from assay.model.events import Decoder, Event, Exit, Facts, Started
+from assay.model.events import Decoder, Event, Exit, Facts, Note, Started
 from assay.model.outcome import Ending
 from assay.model.record import RunRecord, State
 from assay.run import collect, launch
 from assay.run.attempt import Attempt
 from assay.run.follow import STDERR, Follower
+from assay.run.job import RUNG_PASSED
 from assay.run.mend import mend
 from assay.run.place import Place
 from assay.run.record import now
-from assay.run.session import session_file
+from assay.run.session import session_begun, session_file
 from assay.run.snapshot import restore_volumes
 from assay.sandbox.engine import Spec
 from assay.sandbox.seccomp import profile
 from assay.terminal.transcript import Transcript
 
-STOP_SECONDS = 2.0
-"""From the gentle signal to KILL."""
+STOP_SECONDS = 1.5
+"""From the gentle signal to KILL; the CLIs need 0.1 to 0.9 s."""
 KILL_SECONDS = 10.0
 """From KILL to giving the engine up."""
 LOG_SECONDS = 60.0
 """For the rest of the output, once the process has ended."""
 STDERR_TAIL = 1 << 20
+STOPPED_CODE = 128 + 15
+MOST_OUTPUT = 256 << 20
+"""Bytes of output that are kept of one run; real streams stay below a tenth of it."""
+MOST_EVENTS = 100_000
+"""Events of one run that are shown."""
 
 
 def create(attempt: Attempt, around: Place) -> str:
@@ -58,7 +67,7 @@ def create(attempt: Attempt, around: Place) -> str:
     )
     container = engine.create(spec)
     try:
-        attempt.before = _before(attempt, container)
+        attempt.before = before(attempt, container)
         engine.put(container, b"".join([*launch.members(start), *launch.placed(job), launch.END]))
         if earlier is not None and earlier.kept:
             restore_volumes(engine, container, earlier.path, job.images.volumes)
@@ -70,12 +79,17 @@ def create(attempt: Attempt, around: Place) -> str:
     return container
 
 
-def _before(attempt: Attempt, container: str) -> collect.Tree:
-    """What the task's own image holds in the working directory; the default environment has nothing there."""
+def before(attempt: Attempt, container: str = "") -> collect.Tree:
+    """What the task's own image holds in the working directory; the default environment has nothing there.
+
+    Args:
+        attempt: The run.
+        container: Made of that image and as yet untouched, if there is one.
+    """
     job, engine = attempt.job, attempt.engine
     if not job.images.own:
         return {}
-    if job.earlier is None or not job.earlier.record.snapshot:
+    if container and (job.earlier is None or not job.earlier.record.snapshot):
         return collect.tree_of(engine, container, job.task.settings.workdir)
     labels = {**attempt.labels, "assay.role": "before"}
     bare = engine.create(Spec(job.images.task, ["/"], attempt.name("before"), labels))
@@ -85,39 +99,65 @@ def _before(attempt: Attempt, container: str) -> collect.Tree:
         engine.remove(bare)
 
 
-def follow(attempt: Attempt, container: str) -> Facts:
+def called_off(attempt: Attempt) -> bool:
+    """Whether the run was stopped before its agent was started; then nothing of it is lost."""
+    record = attempt.record
+    if attempt.stop.reason is None:
+        return False
+    record.ending, record.reason = Ending.INTERRUPTED, attempt.stop.reason
+    if record.reason != RUNG_PASSED:
+        record.reason += ", before the agent was started"
+    attempt.not_begun()
+    return True
+
+
+def follow(attempt: Attempt, container: str) -> None:
     """Start the agent, follow it to its end, stop it completely; record how it ended."""
     record, start = attempt.record, attempt.start
     assert start is not None  # noqa: S101 - set when the container was created
+    if called_off(attempt):
+        return
     record.session = start.session
-    if attempt.stop.reason is not None:
-        record.ending, record.reason = Ending.INTERRUPTED, f"{attempt.stop.reason}, before the agent was started"
-        record.resumable, record.session = attempt.job.choice.entry is not None, None
-        return Facts()
     record.times.started = now()
     attempt.dir.save(State.RUNNING)
     began = time.monotonic()
     _start(attempt, container, start)
-    return see_through(attempt, container, began)
+    see_through(attempt, container, began)
 
 
-def see_through(attempt: Attempt, container: str, began: float) -> Facts:
+@dataclass(frozen=True, slots=True)
+class Over:
+    """How a process ended while nobody looked on: its exit code, after how many seconds, and when."""
+
+    code: int
+    seconds: float
+    at: datetime
+
+
+def see_through(attempt: Attempt, container: str, began: float, over: Over | None = None) -> None:
     """Follow a started agent to its end. What an earlier harness kept of its output is taken up, not kept twice.
 
     Args:
         attempt: The run.
         container: The agent's.
         began: When it was started, on the monotonic clock.
+        over: If it has ended already.
     """
-    record = attempt.record
+    record, limit = attempt.record, attempt.job.settings.timeout
     decoder = decoders.get(record.decoder or "text")
     transcript = Transcript(attempt.dir.path / "transcript.txt")
+    most = min(MOST_OUTPUT, attempt.job.settings.disk)
+    shown = itertools.count()
 
     def on_event(event: Event) -> None:
-        transcript.add(event)
-        attempt.watch.event(record, event)
         if isinstance(event, Started):
             _started(attempt, event)
+        number = next(shown)
+        if number == MOST_EVENTS:
+            event = Note("from here on the events are kept, and no longer shown", "warning")
+        if number <= MOST_EVENTS:
+            transcript.add(event)
+            attempt.watch.event(record, event)
 
     follower = Follower(
         attempt.engine,
@@ -127,18 +167,33 @@ def see_through(attempt: Attempt, container: str, began: float) -> Facts:
         attempt.redactor,
         on_event,
         lambda error: attempt.signals.put(("broken", error)),
+        most,
+        lambda: attempt.cut_short(Ending.GAVE_UP, f"disk limit: it printed more than {most >> 20} MiB"),
     )
     follower.start()
-    threading.Thread(target=_wait, args=(attempt, container), name=f"wait {container[:12]}", daemon=True).start()
-    code = _until_ended(attempt, container, follower, began)
-    record.times.seconds = round(time.monotonic() - began, 3)
-    record.times.ended = now()
-    follower.process_ended()
+    try:
+        if over is None:
+            threading.Thread(
+                target=_wait, args=(attempt, container), name=f"wait {container[:12]}", daemon=True
+            ).start()
+            code = _until_ended(attempt, container, follower, began)
+            over = Over(code, round(time.monotonic() - began, 3), now())
+        elif over.seconds > limit:
+            attempt.cut = (Ending.TIMEOUT, f"the time limit of {limit:g} s was reached while nobody looked on")
+        record.times.seconds, record.times.ended = over.seconds, over.at
+    finally:
+        follower.process_ended()
     follower.join(LOG_SECONDS)
     transcript.close()
-    facts = _conclude(attempt, decoder, follower, code, container)
-    attempt.log.info("ended", ending=str(record.ending), reason=record.reason, code=code, seconds=record.times.seconds)
-    return facts
+    if follower.failure is not None:
+        raise follower.failure
+    if follower.is_alive():
+        msg = f"the engine did not hand out the rest of the output within {LOG_SECONDS:g} s"
+        raise EngineError(msg)
+    _conclude(attempt, decoder, follower, over.code, container)
+    attempt.log.info(
+        "ended", ending=str(record.ending), reason=record.reason, code=over.code, seconds=record.times.seconds
+    )
 
 
 def _start(attempt: Attempt, agent: str, start: launch.Start) -> None:
@@ -156,7 +211,7 @@ def _wait(attempt: Attempt, agent: str) -> None:
         attempt.signals.put(("broken", error))
 
 
-def _until_ended(attempt: Attempt, agent: str, follower: Follower, began: float) -> int | None:
+def _until_ended(attempt: Attempt, agent: str, follower: Follower, began: float) -> int:
     """Wait for the process's own end, or end it: timeout, stall, stop, a web tool in spite of the fence."""
     settings, entry = attempt.job.settings, attempt.job.choice.entry
     stall = settings.stall if settings.stall is not None else entry.launch.stall_seconds if entry is not None else None
@@ -178,7 +233,8 @@ def _until_ended(attempt: Attempt, agent: str, follower: Follower, began: float)
                 if kind == "exit":
                     return int(value)
                 if kind == "broken":
-                    _end(attempt, agent)
+                    with contextlib.suppress(EngineError, OSError):
+                        _end(attempt, agent)
                     raise value
                 attempt.cut = value
     finally:
@@ -192,19 +248,29 @@ def _ask(attempt: Attempt) -> Callable[[], None]:
     return ask
 
 
-def _end(attempt: Attempt, agent: str) -> int | None:
+def _end(attempt: Attempt, agent: str) -> int:
     """The gentle signal, then KILL; returns once nothing in the container can tick any more."""
     signal = attempt.start.stop_signal if attempt.start is not None else "TERM"
-    for name, seconds in ((signal, STOP_SECONDS), ("KILL", KILL_SECONDS)):
-        attempt.engine.signal(agent, name)
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            with contextlib.suppress(queue.Empty):
-                kind, value = attempt.signals.get(timeout=left)
-                if kind == "exit":
-                    return int(value)
+    if not attempt.stop.hard and (code := _signalled(attempt, agent, signal, STOP_SECONDS)) is not None:
+        return code
+    if (code := _signalled(attempt, agent, "KILL", KILL_SECONDS)) is not None:
+        return code
     msg = f"the agent's container did not end within {KILL_SECONDS:g} s of KILL"
     raise EngineError(msg)
+
+
+def _signalled(attempt: Attempt, agent: str, signal: str, seconds: float) -> int | None:
+    """Send a signal; the exit code, or None if it did not end in time or the user will not wait so long."""
+    attempt.engine.signal(agent, signal)
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        with contextlib.suppress(queue.Empty):
+            kind, value = attempt.signals.get(timeout=left)
+            if kind == "exit":
+                return int(value)
+            if kind == "cut" and attempt.stop.hard and signal != "KILL":
+                return None
+    return None
 
 
 def _started(attempt: Attempt, event: Started) -> None:
@@ -219,13 +285,16 @@ def _started(attempt: Attempt, event: Started) -> None:
         attempt.cut_short(Ending.CRASHED, reason)
 
 
-def _conclude(attempt: Attempt, decoder: Decoder, follower: Follower, code: int | None, container: str) -> Facts:
+def _conclude(attempt: Attempt, decoder: Decoder, follower: Follower, code: int, container: str) -> None:
     """Write down how the run ended and what the stream stated."""
-    record, cut, earlier = attempt.record, attempt.cut, attempt.job.earlier
+    record, cut, earlier, engine = attempt.record, attempt.cut, attempt.job.earlier, attempt.engine
     stderr = (attempt.dir.path / STDERR).read_bytes()[-STDERR_TAIL:]
-    kept = session_file(attempt.engine, container, attempt.job, follower.facts.session or record.session, attempt.start)
+    session = follower.facts.session or record.session
+    kept = session_file(engine, container, attempt.job, session, attempt.start)
     resumed = earlier is not None and earlier.kept
-    exit_ = Exit(code, stderr, kept, stopped=cut is not None, resumed=resumed, ended_at=record.times.ended)
+    # A process that was told to stop and whose harness died then: nobody else sends this signal.
+    stopped = cut is not None or code == STOPPED_CODE
+    exit_ = Exit(code, stderr, kept, stopped=stopped, resumed=resumed, ended_at=record.times.ended)
     try:
         facts = decoder.conclude(follower.facts, exit_)
         ending, reason = facts.ending or Ending.CRASHED, facts.reason
@@ -240,9 +309,10 @@ def _conclude(attempt: Attempt, decoder: Decoder, follower: Follower, code: int 
         ending, reason = cut
     record.ending, record.reason, record.exit_code = ending, reason or None, code
     _write_facts(record, facts, vendor=attempt.job.choice.entry is not None)
+    if record.error_kind == "auth" and attempt.job.held.names:
+        record.reason = f"{record.reason or 'refused'} (the credential was {', '.join(attempt.job.held.names)})"
+    _settle_resumable(attempt, begun=session_begun(engine, container, attempt.job, session, kept))
     _check_promises(attempt, facts)
-    _settle_resumable(attempt, session_kept=kept is not None)
-    return facts
 
 
 def _write_facts(record: RunRecord, facts: Facts, *, vendor: bool) -> None:
@@ -254,13 +324,12 @@ def _write_facts(record: RunRecord, facts: Facts, *, vendor: bool) -> None:
     record.tool_calls = len(facts.tool_calls) if vendor else None
 
 
-def _settle_resumable(attempt: Attempt, *, session_kept: bool) -> None:
+def _settle_resumable(attempt: Attempt, *, begun: bool) -> None:
     """Whether this run can be resumed, and whether there is a session of the CLI's to go on with."""
     record, entry = attempt.record, attempt.job.choice.entry
     if record.ending is None or entry is None or not record.ending.resumable:
         record.resumable = False
         return
-    begun = session_kept or (entry.session_file is None and record.session is not None)
     record.resumable = begun or record.ending is not Ending.CRASHED
     if not begun:
         record.session = None
@@ -270,8 +339,9 @@ def _check_promises(attempt: Attempt, facts: Facts) -> None:
     """A run that was not the one asked for measures nothing: another effort, another session."""
     record, earlier = attempt.record, attempt.job.earlier
     if facts.effort is not None and record.effort is not None and facts.effort != record.effort:
-        record.ending = Ending.CRASHED
+        record.ending, record.resumable = Ending.CRASHED, False
         record.reason = f"effort {record.effort} was asked for, the CLI used {facts.effort}"
     if earlier is not None and earlier.kept and facts.session not in (None, earlier.record.session):
         record.ending = Ending.CRASHED
         record.reason = f"the CLI began a new session {facts.session} instead of going on with {earlier.record.session}"
+        attempt.not_begun()

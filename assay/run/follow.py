@@ -17,6 +17,7 @@ from typing import IO
 
 from assay.model.errors import EngineError
 from assay.model.events import Decoder, Event, Facts
+from assay.run.record import cut_torn
 from assay.run.redact import Redactor
 from assay.sandbox.engine import Engine
 
@@ -36,11 +37,14 @@ class Follower(threading.Thread):
         redactor: Knows the secrets.
         on_event: Called for each event, in order.
         on_failure: Called once if the output cannot be read or kept any more.
+        most: Bytes of output, both streams together, that are kept; beyond them `on_flood` is called.
+        on_flood: Ends the agent: it would fill the disks of this machine and of the engine's.
 
     Attributes:
         facts: What the stream stated; complete once the thread has ended.
         heard: When the last output came (monotonic seconds).
         fault: Why the decoder gave up, if it did; the bytes are kept all the same.
+        failure: Why the output could not be read or kept to its end.
     """
 
     def __init__(
@@ -52,12 +56,15 @@ class Follower(threading.Thread):
         redactor: Redactor,
         on_event: Callable[[Event], None],
         on_failure: Callable[[Exception], None],
+        most: int,
+        on_flood: Callable[[], None],
     ) -> None:
         super().__init__(name=f"follow {container[:12]}", daemon=True)
         self._engine, self._container, self._decoder, self._redactor = engine, container, decoder, redactor
         self._on_event, self._on_failure = on_event, on_failure
+        self._room, self._on_flood = most, on_flood
         self._events = run / EVENTS
-        self._kept = {1: _whole_lines(run / EVENTS), 2: _whole_lines(run / STDERR)}
+        self._kept = {1: cut_torn(run / EVENTS), 2: cut_torn(run / STDERR)}
         self._files: dict[int, IO[bytes]] = {
             1: (run / EVENTS).open("ab", buffering=0),
             2: (run / STDERR).open("ab", buffering=0),
@@ -67,6 +74,7 @@ class Follower(threading.Thread):
         self.facts = Facts()
         self.heard = time.monotonic()
         self.fault: BaseException | None = None
+        self.failure: Exception | None = None
 
     def run(self) -> None:
         """Follow until the process has ended and everything is kept."""
@@ -76,6 +84,8 @@ class Follower(threading.Thread):
             for _ in lines:
                 pass
         except (OSError, EngineError) as error:
+            self.failure = error
+            self._cut()
             self._on_failure(error)
         finally:
             for file in self._files.values():
@@ -84,6 +94,12 @@ class Follower(threading.Thread):
     def process_ended(self) -> None:
         """Say that the process has ended: what is in the log now is all there will be."""
         self._ended.set()
+
+    def _cut(self) -> None:
+        """Leave whole lines only, where a write got no further (a full disk)."""
+        for stream, file in self._files.items():
+            with contextlib.suppress(OSError):
+                file.truncate(self._kept[stream])
 
     def _decode(self, lines: Iterator[bytes]) -> None:
         decoding = self._decoder.decode(lines)
@@ -125,12 +141,18 @@ class Follower(threading.Thread):
             if had:
                 skip[stream] = max(0, had - len(data))
                 data = data[had:]
-            if data:
-                yield from self._keep(stream, data)
+            if not data:
+                continue
+            if self._room < 0:
+                # What is beyond is not kept: reading it would take longer than the run.
+                self._on_flood()
+                return
+            yield from self._keep(stream, data)
 
     def _keep(self, stream: int, data: bytes) -> Iterator[bytes]:
         """Write the complete lines of a chunk; yield those of standard output."""
         self.heard = time.monotonic()
+        self._room -= len(data)
         whole, newline, rest = data.rpartition(b"\n")
         partial = self._partial[stream]
         if not newline:
@@ -142,25 +164,6 @@ class Follower(threading.Thread):
         self._kept[stream] += len(block)
         if stream == STDOUT_STREAM:
             yield from block[:-1].split(b"\n")
-
-
-def _whole_lines(path: Path) -> int:
-    """Cut a torn last line off a kept stream; the size of what is left."""
-    if not path.exists():
-        return 0
-    with path.open("r+b") as file:
-        size = at = file.seek(0, 2)
-        while at > 0:
-            step = min(at, 1 << 20)
-            file.seek(at - step)
-            newline = file.read(step).rfind(b"\n")
-            if newline >= 0:
-                at = at - step + newline + 1
-                break
-            at -= step
-        if at != size:
-            file.truncate(at)
-        return at
 
 
 def _write_all(file: IO[bytes], data: bytes) -> None:

@@ -54,21 +54,25 @@ class Earlier:
 
     Attributes:
         path: Its run directory.
-        message: What the agent is told.
+        message: What the user adds, "" for nothing.
         turn: Where a rehearsal's script goes on.
-        spent: Seconds the agent had over the whole chain.
     """
 
     path: Path
     record: RunRecord
-    message: str
+    message: str = ""
     turn: int = 0
-    spent: float = 0.0
 
     @property
     def kept(self) -> bool:
         """Whether there is a session to go on with; else the agent begins anew."""
         return bool(self.record.snapshot and self.record.session)
+
+    def prompt(self, task: str) -> str:
+        """What the agent is told: every CLI wants some words to go on; one that begins anew needs the task."""
+        if self.kept:
+            return self.message or "Continue the task."
+        return f"{task.rstrip()}\n\n{self.message}\n" if self.message else task
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,11 @@ class Job:
     fence_mode: str = "closed"
     fence_backend: str = "auto"
     ca: bytes | None = None
+
+    @property
+    def prompt(self) -> str:
+        """What the agent is told."""
+        return self.task.prompt if self.earlier is None else self.earlier.prompt(self.task.prompt)
 
 
 class Watch(Protocol):

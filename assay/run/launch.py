@@ -100,7 +100,7 @@ def plan(job: Job, *, ca_pem: bytes | None, offline: bool) -> Start:
             env |= dict.fromkeys(entry.launch.ca_env, CA)
     argv = [fill(part, blanks) for part in argv]
     secret_input = bool(job.held.names)
-    prompt = job.earlier.message if job.earlier is not None and job.earlier.kept else job.task.prompt
+    prompt = job.prompt
     files = [
         Put(PLACE),
         Put(f"{PLACE}/launch", (resources.files("assay.sandbox") / "launch.sh").read_bytes(), 0o755),

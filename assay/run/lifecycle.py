@@ -12,12 +12,14 @@ import traceback
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from assay import decoders
 from assay.model.errors import AssayError, EngineError
-from assay.model.events import Facts
+from assay.model.events import Exit, Facts
 from assay.model.outcome import Ending, Verdict
 from assay.model.record import RunRecord, State
 from assay.run import account, agent, collect, launch, place, prices, snapshot
 from assay.run.attempt import Attempt
+from assay.run.follow import EVENTS
 from assay.run.grade import Checker, Grading
 from assay.run.job import RUNG_PASSED, Job, Stop, Watch
 from assay.run.judge import Graded, Kind
@@ -25,6 +27,7 @@ from assay.run.log import Log
 from assay.run.owner import me
 from assay.run.record import RunDir, now
 from assay.run.redact import Redactor
+from assay.run.session import session_begun, session_file
 from assay.sandbox.engine import Engine
 
 
@@ -44,11 +47,12 @@ def perform(job: Job, engine: Engine, watch: Watch, stop: Stop, pool: ThreadPool
     """
     attempt = _begin(job, engine, watch, stop)
     with committed(attempt):
-        with _surroundings(attempt, pool) as container:
-            facts = agent.follow(attempt, container)
-            attempt.dir.save(State.STOPPED)
-            left, grading = keep(attempt, container, pool)
-        judge(attempt, left, grading, facts)
+        if not agent.called_off(attempt):
+            with account.alone(attempt), _surroundings(attempt, pool) as container, salvaged(attempt, container):
+                agent.follow(attempt, container)
+                attempt.dir.save(State.STOPPED)
+                left, grading = keep(attempt, container, pool)
+            judge(attempt, left, grading)
     return attempt.record
 
 
@@ -62,10 +66,10 @@ def keep(attempt: Attempt, container: str, pool: ThreadPoolExecutor) -> tuple[co
     return left, grading
 
 
-def judge(attempt: Attempt, left: collect.Left, grading: Future[Grading] | None, facts: Facts) -> None:
+def judge(attempt: Attempt, left: collect.Left, grading: Future[Grading] | None) -> None:
     """Verdict and cost."""
     _grade(attempt, left, grading)
-    _price(attempt, facts)
+    _price(attempt)
     _forget_earlier(attempt)
 
 
@@ -98,16 +102,16 @@ def _begin(job: Job, engine: Engine, watch: Watch, stop: Stop) -> Attempt:
         resumed_from=earlier.record.id if earlier is not None else None,
     )
     record.times.limit_seconds = job.settings.timeout
-    made = RunDir.create(job.runs, record)
+    given: dict[str, bytes | str] = {"prompt.md": job.prompt}
+    if job.script_text is not None:
+        given["rehearsal.toml"] = job.script_text
+    made = RunDir.create(job.runs, record, given)
     if earlier is not None:
         try:
             RunDir(earlier.path, earlier.record).claim_resume(record.id)
         except BaseException:
             made.discard()
             raise
-    made.write("prompt.md", earlier.message if earlier is not None and earlier.kept else task.prompt)
-    if job.script_text is not None:
-        made.write("rehearsal.toml", job.script_text)
     attempt = attempt_at(job, engine, watch, stop, made)
     attempt.log.info("created", agent=choice.label, task=str(task.path), resumed_from=record.resumed_from)
     watch.began(record)
@@ -135,7 +139,7 @@ def committed(attempt: Attempt) -> Iterator[None]:
     try:
         yield
         for removal in attempt.removals:
-            removal.result()
+            _await(attempt, removal)
         attempt.dir.commit()
     except Exception as error:
         _failed(attempt, error)
@@ -144,6 +148,49 @@ def committed(attempt: Attempt) -> Iterator[None]:
         attempt.dir.release()
         attempt.log.close()
         attempt.watch.ended(attempt.record)
+
+
+def _await(attempt: Attempt, removal: Future[None]) -> None:
+    """A container that could not be removed takes nothing from what was measured."""
+    try:
+        removal.result()
+    except EngineError as error:
+        attempt.say(f"something was left behind, `assay clean` removes it: {error}")
+
+
+@contextlib.contextmanager
+def salvaged(attempt: Attempt, container: str) -> Iterator[None]:
+    """If the disk or the engine fails under a run, keep what its agent did, as far as that goes, and then fail."""
+    try:
+        yield
+    except (AssayError, OSError) as error:
+        if attempt.record.times.started is not None:
+            with contextlib.suppress(AssayError, OSError):
+                _salvage(attempt, container, error)
+        raise
+
+
+def _salvage(attempt: Attempt, container: str, error: Exception) -> None:
+    record, engine = attempt.record, attempt.engine
+    engine.signal(container, "KILL")
+    engine.wait(container, agent.KILL_SECONDS)
+    if record.ending is Ending.FINISHED:
+        record.ending, record.reason = (
+            Ending.CRASHED,
+            f"the agent had finished, but its files could not be kept: {error}",
+        )
+    if record.ending is None or record.ending.resumable:
+        record.ending, record.reason = record.ending or Ending.CRASHED, record.reason or str(error)
+        facts = stated(attempt)
+        record.session, record.tokens = record.session or facts.session, record.tokens or facts.tokens
+        if _has_session(attempt, container):
+            record.resumable = True
+            _snapshot(attempt, container)
+
+
+def _has_session(attempt: Attempt, container: str) -> bool:
+    job, engine, session = attempt.job, attempt.engine, attempt.record.session
+    return session_begun(engine, container, job, session, session_file(engine, container, job, session, attempt.start))
 
 
 @contextlib.contextmanager
@@ -173,7 +220,7 @@ def prepare_grading(attempt: Attempt, pool: ThreadPoolExecutor) -> Future[Gradin
     if attempt.job.task.digest != record.task_digest:
         record.verdict_reason = "not graded: the task has changed since the run began"
         return None
-    (attempt.dir.path / "checker").mkdir()
+    (attempt.dir.path / "checker").mkdir(exist_ok=True)
     labels = {**attempt.labels, "assay.role": "checker"}
     grading = Grading(attempt.engine, checker, attempt.name("checker-1"), labels)
 
@@ -244,17 +291,18 @@ def _grade(attempt: Attempt, left: collect.Left, creating: Future[Grading] | Non
 
 def _snapshot(attempt: Attempt, container: str) -> None:
     """Keep an unfinished run so that it can be resumed; if that fails, it begins anew when it is."""
-    record, stop, earlier = attempt.record, attempt.stop, attempt.job.earlier
-    if not record.resumable or record.reason == RUNG_PASSED:
-        record.resumable = record.resumable and record.reason != RUNG_PASSED
-        return
-    if record.times.started is None and earlier is not None:
-        record.snapshot, record.session = earlier.record.snapshot, earlier.record.session
-    elif record.session is not None and not stop.hard:
+    record = attempt.record
+    if record.reason == RUNG_PASSED:
+        record.resumable = False
+    elif record.resumable and record.session is not None and record.snapshot is None and not attempt.stop.hard:
         try:
             snapshot.take(attempt, container)
         except EngineError as error:
-            attempt.say(f"no snapshot could be taken, a resume will begin anew: {error}")
+            attempt.say(f"no snapshot could be taken: {error}")
+    earlier = attempt.job.earlier
+    if record.resumable and record.snapshot is None and earlier is not None and earlier.kept:
+        # From where this run itself began rather than anew.
+        record.session, record.snapshot = earlier.record.session, earlier.record.snapshot
 
 
 def _forget_earlier(attempt: Attempt) -> None:
@@ -284,29 +332,60 @@ def write_grade(run: RunDir, number: int, graded: Graded, output: bytes, image: 
     run.write(f"checker/{number}/result.toml", tomli_w.dumps(known))
 
 
-def _price(attempt: Attempt, facts: Facts) -> None:
+def _price(attempt: Attempt) -> None:
     """A cost from the entry's price table, where the CLI stated none and every kind of token is priced."""
     record, entry = attempt.record, attempt.job.choice.entry
-    if record.cost_usd is not None or entry is None or facts.tokens is None:
+    if record.cost_usd is not None or entry is None or record.tokens is None:
         return
-    cost = prices.cost(entry, record.model_used or record.model or "", facts.tokens)
+    cost = prices.cost(entry, record.model_used or record.model or "", record.tokens)
     if cost is not None:
         record.cost_usd, record.cost_source = cost, "price-table"
 
 
 def _failed(attempt: Attempt, error: Exception) -> None:
-    """Leave a record that says what is known, as far as the disk lets us."""
+    """Leave a record that says what is known and no container, as far as the disk and the engine let us."""
     attempt.log.error("failed", traceback="".join(traceback.format_exception(error)))
     record = attempt.record
     for removal in attempt.removals:
         with contextlib.suppress(Exception):
             removal.result()
+    gone = not _swept(attempt)
+    said = str(error) if isinstance(error, AssayError | OSError) else repr(error)
     if record.ending is None:
         record.ending = Ending.CRASHED
-    record.verdict = record.verdict or (Verdict.CHECKER_ERROR if record.ending.graded else None)
-    said = str(error) if isinstance(error, AssayError | OSError) else repr(error)
-    if record.verdict is Verdict.CHECKER_ERROR:
-        record.verdict_reason = said
+    if record.times.started is None and attempt.job.earlier is not None:
+        attempt.not_begun()
+    if record.ending.graded and record.verdict is None:
+        record.verdict, record.verdict_reason = Verdict.CHECKER_ERROR, said
     record.reason = record.reason or said
+    attempt.dir.make_room()
     with contextlib.suppress(OSError, RuntimeError):
-        attempt.dir.commit()
+        if gone and record.times.started is not None:
+            # The agent's container may outlive the engine's absence, and its work with it: left for `assay recover`.
+            attempt.dir.save()
+        else:
+            attempt.dir.commit()
+
+
+def stated(attempt: Attempt) -> Facts:
+    """What the stream states as far as it was kept."""
+    record = attempt.record
+    path = attempt.dir.path / EVENTS
+    decoder = decoders.get(record.decoder or "text")
+    decoding = decoder.decode(path.read_bytes().splitlines() if path.exists() else [])
+    try:
+        while True:
+            next(decoding)
+    except StopIteration as end:
+        facts: Facts = end.value
+    return decoder.conclude(facts, Exit(record.exit_code, stopped=record.exit_code is None))
+
+
+def _swept(attempt: Attempt) -> bool:
+    """Remove whatever of this run is on the engine; whether the engine could be asked."""
+    try:
+        for container in attempt.engine.containers({"assay.run": attempt.record.id}):
+            attempt.engine.remove(container["Id"])
+    except (EngineError, OSError):
+        return False
+    return True

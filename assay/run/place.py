@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from assay.model.errors import EngineError
 from assay.model.outcome import Ending
 from assay.run.attempt import Attempt
 from assay.run.job import Job
+from assay.sandbox.engine import Engine
 from assay.sandbox.fence import Fence
 from assay.sandbox.pins import resolve
 from assay.sandbox.rules import Pin
@@ -27,7 +30,7 @@ class Place:
     """
 
     network: str
-    fence: Fence
+    fence: Fence | None
     ca_pem: bytes | None = None
     stand_in: StandIn | None = None
 
@@ -38,36 +41,47 @@ class Place:
             FenceFailed: The fence could not be set up or proven.
             EngineError: The engine or the stand-in failed.
         """
-        self.fence.start()
+        if self.fence is not None:
+            self.fence.start()
         if self.stand_in is not None:
             self.stand_in.wait_ready()
-        self.fence.ready()
+        if self.fence is not None:
+            self.fence.ready()
 
     def watch_over(self, attempt: Attempt) -> None:
         """End the run if its fence dies under it (it fails closed, but the agent would wait in vain)."""
-        self.fence.watch(lambda reason: attempt.cut_short(Ending.CRASHED, f"the fence failed: {reason}"))
+        if self.fence is not None:
+            self.fence.watch(lambda reason: attempt.cut_short(Ending.CRASHED, f"the fence failed: {reason}"))
 
     def finish(self, attempt: Attempt) -> None:
         """Write down what fence and stand-in saw, and take everything down."""
         try:
-            _keep(attempt, "fence.json", self.fence.report().as_dict())
+            if self.fence is not None:
+                _keep(attempt, "fence.json", self.fence.report().as_dict())
             if self.stand_in is not None:
-                report = self.stand_in.report()
-                requests = [dict(request.raw) for request in report.requests]
-                _keep(
-                    attempt,
-                    "rehearsal.json",
-                    {"problems": report.problems, "next_turn": report.next_turn, "requests": requests},
-                )
-                if attempt.record.ending is Ending.FINISHED:
-                    for problem in report.problems:
-                        attempt.say(f"rehearsal: {problem}")
+                _rehearsed(attempt, self.stand_in)
         finally:
             try:
-                self.fence.stop()
+                if self.fence is not None:
+                    self.fence.stop()
             finally:
                 if self.stand_in is not None:
                     self.stand_in.stop()
+
+
+def _rehearsed(attempt: Attempt, stand_in: StandIn) -> None:
+    """What the stand-in was asked, and where a resumed conversation goes on in the script."""
+    try:
+        report = stand_in.report()
+    except EngineError as error:
+        attempt.say(f"rehearsal: the stand-in's record cannot be read: {error}")
+        return
+    requests = [dict(request.raw) for request in report.requests]
+    known = {"problems": report.problems, "next_turn": report.next_turn, "requests": requests}
+    _keep(attempt, "rehearsal.json", known)
+    if attempt.record.ending is Ending.FINISHED:
+        for problem in report.problems:
+            attempt.say(f"rehearsal: {problem}")
 
 
 def _keep(attempt: Attempt, name: str, what: dict[str, Any]) -> None:
@@ -105,6 +119,39 @@ def set_up(attempt: Attempt) -> Place:
             stand_in.stop()
         raise
     return Place(fence.network, fence, ca_pem, stand_in)
+
+
+def found(attempt: Attempt, containers: Iterable[Mapping[str, Any]]) -> Place:
+    """The surroundings that a killed harness left standing, as far as they still do.
+
+    Args:
+        attempt: The run, taken over.
+        containers: Those of this run, as the engine lists them.
+
+    Raises:
+        EngineError: The engine failed.
+    """
+    job, fences, stand_in = attempt.job, dict[str, str](), None
+    for container in containers:
+        role, part = container["Labels"].get("assay.role"), container["Labels"].get("assay.fence", "")
+        if role == "fence" and container["State"] == "running":
+            fences[part] = str(container["Id"])
+        elif role == "stand-in" and job.script is not None and job.choice.entry is not None:
+            stand_in = _stand_in_found(job, attempt.engine, str(container["Id"]))
+    inner = fences.get("agents")
+    fence = Fence.attach(attempt.engine, inner, job.fence_mode, fences.get("gate")) if inner is not None else None
+    return Place(fence.network if fence is not None else "none", fence, stand_in=stand_in)
+
+
+def _stand_in_found(job: Job, engine: Engine, container: str) -> StandIn | None:
+    from assay.rehearsal.vendor import StandIn, configuration
+
+    entry = job.choice.entry
+    if entry is None or entry.rehearsal is None or job.script is None:
+        return None
+    first = job.earlier.turn if job.earlier is not None else 0
+    turns = configuration(entry.rehearsal, job.script)["script"]["turns"]
+    return StandIn(engine, container, tuple(entry.rehearsal.hosts), b"", turns, first)
 
 
 def _stand_in(attempt: Attempt) -> StandIn | None:

@@ -1,17 +1,22 @@
 """The run directory: the only place that writes in `runs/`.
 
-run.toml is replaced whole (temporary file, fsync, rename), its state only moves forward, and once committed it is
-never written again. Streams are appended line by line. index.jsonl is a cache of the committed records: an append
-that was lost is made good by the next reader.
+A run directory appears whole, with its first record, or not at all. run.toml is replaced whole (temporary file, fsync,
+rename), its state only moves forward, and once committed it is never written again. Streams are appended line by line.
+index.jsonl is a cache of the committed records: an append that was lost is made good by the next reader.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
+import re
 import secrets
+import shutil
+import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,11 +25,22 @@ from typing import IO, Any
 from assay.model.errors import ConfigError, UsageError
 from assay.model.outcome import Verdict
 from assay.model.record import STATES, RunRecord, State, slug
+from assay.run.owner import alive, me
 
 RUN_FILE = "run.toml"
 LOCK = ".lock"
 RESUMED_BY = "resumed-by"
 INDEX = "index.jsonl"
+
+UNBORN = ".new-"
+"""How a directory is called that is no run yet, or no more."""
+
+RESERVE = 64 << 10
+"""Bytes that a lock file takes up, given back so that a full disk still has room for the last record."""
+
+UNBORN_SECONDS = 60.0
+
+_PART = re.compile(r"\..+\.[0-9a-f]{8}")
 
 
 def now() -> datetime:
@@ -60,23 +76,72 @@ class RunDir:
         self._lock: IO[bytes] | None = None
 
     @classmethod
-    def create(cls, runs: Path, record: RunRecord) -> RunDir:
-        """Make a directory that never existed before and write the first record."""
+    def create(cls, runs: Path, record: RunRecord, files: Mapping[str, bytes | str] | None = None) -> RunDir:
+        """Make a directory that never existed before, with the first record and some files: all at once.
+
+        Raises:
+            OSError: `runs` cannot be written; nothing is left behind.
+        """
         runs.mkdir(parents=True, exist_ok=True)
-        at = now()
-        while True:
-            run_id = f"{at:%Y%m%dT%H%M%S}Z-{slug(record.task)}-{slug(record.agent)}-{secrets.token_hex(2)}"
-            try:
-                (runs / run_id).mkdir()
-                break
-            except FileExistsError:
-                continue
-        record.id = run_id
-        record.times.created = at
-        made = cls(runs / run_id, record)
-        made.own()
-        made.save(State.CREATED)
+        made = cls(runs / f"{UNBORN}{secrets.token_hex(8)}", record)
+        made.path.mkdir()
+        try:
+            made.own()
+            made._reserve()
+            for name, data in (files or {}).items():
+                made.write(name, data)
+            made._settle(runs)
+        except BaseException:
+            made.release()
+            shutil.rmtree(made.path, ignore_errors=True)
+            raise
         return made
+
+    def _settle(self, runs: Path) -> None:
+        """Take an id that nobody has."""
+        record = self.record
+        while True:
+            record.times.created = at = now()
+            record.id = f"{at:%Y%m%dT%H%M%S}Z-{slug(record.task)}-{slug(record.agent)}-{secrets.token_hex(2)}"
+            self.save(State.CREATED)
+            try:
+                self.path.rename(runs / record.id)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+            else:
+                self.path = runs / record.id
+                return
+
+    @classmethod
+    def take(cls, path: Path) -> RunDir | None:
+        """Take over a run that is not committed and that no living process owns; None if there is no such thing.
+
+        Raises:
+            ConfigError: Its record cannot be read.
+        """
+        taken = cls(path, RunRecord(path.name))
+        if not taken.own():
+            return None
+        try:
+            # Only now: a record read before the lock was ours may have been its owner's last but one.
+            taken.record = read_record(path)
+        except ConfigError:
+            taken.release()
+            raise
+        if taken.record.state is State.COMMITTED:
+            taken.disown()
+            return None
+        return taken
+
+    def adopt(self) -> None:
+        """Sign a run that was taken over, and clear away what its owner was writing when it died."""
+        self.record.owner = me()
+        self.save()
+        for part in self.path.iterdir():
+            if _PART.fullmatch(part.name):
+                part.unlink()
+        cut_torn(self.path / "harness.jsonl")
 
     @classmethod
     def open(cls, path: Path) -> RunDir:
@@ -103,10 +168,25 @@ class RunDir:
         self._lock = file
         return True
 
+    def _reserve(self) -> None:
+        if self._lock is not None and hasattr(os, "posix_fallocate"):
+            try:
+                os.posix_fallocate(self._lock.fileno(), 0, RESERVE)
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                    raise
+
+    def make_room(self) -> None:
+        """Give the reserve back: after this there is room for one more record on a disk that is full."""
+        if self._lock is not None:
+            with contextlib.suppress(OSError):
+                self._lock.truncate(0)
+
     def disown(self) -> None:
         """Let go of a run that is over."""
         if self._lock is not None:
-            (self.path / LOCK).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                (self.path / LOCK).unlink(missing_ok=True)
         self.release()
 
     def release(self) -> None:
@@ -117,23 +197,28 @@ class RunDir:
 
     def discard(self) -> None:
         """Remove a run directory in which nothing has happened."""
-        import shutil
-
-        shutil.rmtree(self.path)
+        gone = self.path.with_name(f"{UNBORN}{secrets.token_hex(8)}")
+        self.path.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
         self.release()
 
     def claim_resume(self, by: str) -> None:
-        """Mark this run as resumed by another, once and for all.
+        """Mark this run as resumed by another, once and for all; again by the same is fine.
 
         Raises:
             UsageError: It was resumed already.
         """
+        part = self.path / f".{RESUMED_BY}.{secrets.token_hex(4)}"
+        part.write_text(f"{by}\n", "utf-8")
         try:
-            with (self.path / RESUMED_BY).open("x", encoding="utf-8") as file:
-                file.write(by + "\n")
+            # Whole or not at all, and only one of two: neither `open("x")` nor a rename is both.
+            os.link(part, self.path / RESUMED_BY)
         except FileExistsError:
-            msg = f"{self.record.id} was resumed already, by {resumed_by(self.path)}; resume that one"
-            raise UsageError(msg) from None
+            if (known := resumed_by(self.path)) != by:
+                msg = f"{self.record.id} was resumed already, by {known}; resume that one"
+                raise UsageError(msg) from None
+        finally:
+            part.unlink()
 
     def save(self, state: State | None = None) -> None:
         """Write the record; with a state, move it forward.
@@ -261,6 +346,49 @@ def run_names(runs: Path) -> list[str]:
         return []
 
 
+def left_behind(runs: Path) -> list[str]:
+    """Ids of runs whose owner on this machine has died, oldest first; takes no lock and costs little."""
+    found = []
+    for name in run_names(runs):
+        # A committed run has no lock file any more.
+        if os.path.exists(f"{runs}/{name}/{LOCK}"):  # noqa: PTH110 - thousands of them
+            with contextlib.suppress(ConfigError):
+                record = read_record(runs / name)
+                if record.state is not State.COMMITTED and record.owner and alive(record.owner) is False:
+                    found.append(name)
+    return found
+
+
+def clear_unborn(runs: Path) -> None:
+    """Remove directories whose makers died before they were runs."""
+    for path in runs.glob(f"{UNBORN}*"):
+        unborn = RunDir(path, RunRecord(path.name))
+        with contextlib.suppress(OSError):
+            # Its maker takes the lock within milliseconds.
+            if time.time() - path.stat().st_mtime > UNBORN_SECONDS and unborn.own():
+                shutil.rmtree(path, ignore_errors=True)
+                unborn.release()
+
+
+def cut_torn(path: Path) -> int:
+    """Cut a torn last line off a kept stream; the size of what is left."""
+    if not path.exists():
+        return 0
+    with path.open("r+b") as file:
+        size = at = file.seek(0, 2)
+        while at > 0:
+            step = min(at, 1 << 20)
+            file.seek(at - step)
+            newline = file.read(step).rfind(b"\n")
+            if newline >= 0:
+                at = at - step + newline + 1
+                break
+            at -= step
+        if at != size:
+            file.truncate(at)
+        return at
+
+
 # -- the index ------------------------------------------------------------------------------------------------------
 
 
@@ -277,7 +405,8 @@ def _iso(value: object) -> str:
 
 def append_index(runs: Path, record: RunRecord) -> None:
     """Add a committed record. One write of one line: lines of several processes never mix."""
-    with (runs / INDEX).open("ab", buffering=0) as file:
+    # A cache: the next reader makes good what could not be written.
+    with contextlib.suppress(OSError), (runs / INDEX).open("ab", buffering=0) as file:
         file.write(index_line(record))
 
 

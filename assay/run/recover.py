@@ -4,7 +4,8 @@ A run is left over when its record is not committed and nobody holds its lock. W
 
     agent's container runs     follow it to its end, no event lost or doubled
     it has ended               keep, grade, commit
-    it never started, or gone  commit what is on disk; a resume begins anew
+    it never started           commit; a resume starts it as if nothing had been
+    it is gone                 commit what is on disk; a resume goes on from a snapshot, else begins anew
     files are kept already     grade them, commit
 """
 
@@ -20,35 +21,37 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from assay import decoders
-from assay.model.errors import AssayError
-from assay.model.events import Exit, Facts
-from assay.model.outcome import Ending
+from assay.model.errors import ConfigError, CredentialMissing, UsageError
+from assay.model.outcome import Ending, Verdict
 from assay.model.project import Project
 from assay.model.record import RunRecord, State
 from assay.model.task import load_task
-from assay.run import agent, collect, launch, lifecycle, prepare
+from assay.run import account, agent, collect, launch, lifecycle, place, prepare, snapshot
+from assay.run.agent import Over
 from assay.run.attempt import Attempt
-from assay.run.follow import EVENTS
-from assay.run.job import Images, Job, Stop, Watch
-from assay.run.record import RunDir, now, read_record, run_names
+from assay.run.follow import EVENTS, STDERR
+from assay.run.job import Earlier, Images, Job, Stop, Watch
+from assay.run.record import LOCK, RunDir, clear_unborn, cut_torn, now, read_record, resumed_by, run_names
+from assay.run.resume import next_turn
 from assay.sandbox.engine import Engine
 
 NOT_STARTED = 97
 """Exit code of the launcher that never got its credentials."""
 
+KILLED = "assay was killed"
+
 
 def left_over(runs: Path) -> list[str]:
-    """Ids of runs that no living process owns and nobody has committed. Cheap: only the lock files are looked at."""
+    """Ids of runs that no living process owns and nobody has committed, oldest first."""
+    clear_unborn(runs)
     found = []
     for name in run_names(runs):
-        if not (runs / name / ".lock").exists():
-            continue
-        with contextlib.suppress(AssayError, OSError):
-            run = RunDir.open(runs / name)
-            if run.record.state is not State.COMMITTED and run.own():
-                found.append(name)
-                run.release()
+        if (runs / name / LOCK).exists():
+            with contextlib.suppress(ConfigError, OSError):
+                run = RunDir.take(runs / name)
+                if run is not None:
+                    found.append(name)
+                    run.release()
     return found
 
 
@@ -58,19 +61,26 @@ def recover(
     """Bring one left-over run to its end.
 
     Raises:
-        UsageError: Another process owns it.
-        CredentialMissing: The agent still runs with a credential that must be known to be kept out of what is kept.
+        UsageError: Its task is no longer there; nothing was touched.
+        CredentialMissing: The agent had a credential that must be known to be kept out of what is kept.
         Unmeasured: The engine or the disk failed again.
     """
-    run = RunDir.open(project.runs / name)
-    if run.record.state is State.COMMITTED or not run.own():
+    run = RunDir.take(project.runs / name)
+    if run is None:
         return read_record(project.runs / name)
-    containers = {c["Labels"].get("assay.role", ""): c for c in engine.containers({"assay.run": name})}
-    attempt = lifecycle.attempt_at(_job(project, run.record, engine), engine, watch, stop, run)
-    attempt.log.info("taken over", state=str(run.record.state), containers=sorted(containers))
+    containers = engine.containers({"assay.run": name})
+    roles = {c["Labels"].get("assay.role", ""): c for c in containers}
+    try:
+        job = _job(project, run.record, engine, secrets="agent" in roles)
+        run.adopt()
+    except BaseException:
+        run.release()
+        raise
+    attempt = lifecycle.attempt_at(job, engine, watch, stop, run)
+    attempt.log.info("taken over", state=str(run.record.state), containers=sorted(roles))
     watch.began(run.record)
-    with lifecycle.committed(attempt), _cleared(attempt):
-        _go_on(attempt, containers, pool)
+    with lifecycle.committed(attempt), _cleared(attempt), _around(attempt, containers):
+        _go_on(attempt, roles, pool)
     return run.record
 
 
@@ -84,57 +94,100 @@ def _cleared(attempt: Attempt) -> Iterator[None]:
             attempt.engine.remove(container["Id"])
 
 
-def _go_on(attempt: Attempt, containers: dict[str, Any], pool: ThreadPoolExecutor) -> None:
+@contextlib.contextmanager
+def _around(attempt: Attempt, containers: list[dict[str, Any]]) -> Iterator[None]:
+    """The fence and the stand-in that still stand: watched over while the agent runs, and asked what they saw."""
+    around = place.found(attempt, containers)
+    around.watch_over(attempt)
+    try:
+        yield
+    finally:
+        around.finish(attempt)
+
+
+def _go_on(attempt: Attempt, containers: dict[str, dict[str, Any]], pool: ThreadPoolExecutor) -> None:
     record, found = attempt.record, containers.get("agent")
     if checker := containers.get("checker"):
         attempt.engine.remove(checker["Id"])
+    attempt.before = agent.before(attempt)
     if record.state is State.COLLECTED:
-        lifecycle.judge(attempt, _kept(attempt), lifecycle.prepare_grading(attempt, pool), _facts(attempt))
-        return
-    if found is None or found["State"] in ("created", "dead") or record.times.started is None:
+        lifecycle.judge(attempt, _kept(attempt), lifecycle.prepare_grading(attempt, pool))
+    elif found is None:
         _write_off(attempt)
-        return
-    container = str(found["Id"])
+    elif record.times.started is None or found["State"] == "created":
+        _never_began(attempt)
+    else:
+        _take_up(attempt, str(found["Id"]), pool)
+
+
+def _take_up(attempt: Attempt, container: str, pool: ThreadPoolExecutor) -> None:
+    """The agent's container is there, running or ended."""
+    record = attempt.record
     attempt.start = launch.plan(attempt.job, ca_pem=None, offline=record.fence != "open")
-    began = time.monotonic() - (now() - _utc(record.times.started)).total_seconds()
-    facts = agent.see_through(attempt, container, began)
-    if record.exit_code == NOT_STARTED:
-        record.reason, record.resumable, record.session = "assay was killed before the agent was started", True, None
-    attempt.dir.save(max(State.STOPPED, record.state, key=list(State).index))
-    _clear_kept(attempt)
-    left, grading = lifecycle.keep(attempt, container, pool)
-    lifecycle.judge(attempt, left, grading, facts)
+    with account.alone(attempt), lifecycle.salvaged(attempt, container):
+        if record.state is State.RUNNING:
+            began = time.monotonic() - (now() - (record.times.started or now())).total_seconds()
+            # What was said of an end by a harness that could not bring it about is not true any more.
+            record.ending, record.reason = None, None
+            agent.see_through(attempt, container, began, _over(attempt, container))
+            if record.exit_code == NOT_STARTED:
+                _never_began(attempt)
+                return
+            attempt.dir.save(State.STOPPED)
+        _clear_kept(attempt)
+        left, grading = lifecycle.keep(attempt, container, pool)
+    lifecycle.judge(attempt, left, grading)
+
+
+def _over(attempt: Attempt, container: str) -> Over | None:
+    """How the agent ended, if it has; its time is its own, not that of the harness that was away."""
+    state, started = attempt.engine.inspect(container)["State"], attempt.record.times.started
+    if state["Running"] or started is None:
+        return None
+    ended = datetime.fromisoformat(str(state["FinishedAt"]))
+    return Over(int(state["ExitCode"]), round(max(0.0, (ended - started).total_seconds()), 3), ended)
+
+
+def _never_began(attempt: Attempt) -> None:
+    record = attempt.record
+    record.ending, record.reason = Ending.INTERRUPTED, f"{KILLED} before the agent was started"
+    record.error_kind, record.exit_code = None, None
+    attempt.not_begun()
+    _claim(attempt)
+
+
+def _claim(attempt: Attempt) -> None:
+    """A harness killed between making this run and claiming the earlier one for it: claimed now, unless too late."""
+    earlier, record = attempt.job.earlier, attempt.record
+    if earlier is None:
+        return
+    try:
+        RunDir(earlier.path, earlier.record).claim_resume(record.id)
+    except UsageError:
+        record.resumable, record.session, record.snapshot = False, None, None
+        record.reason = f"{record.reason}; {earlier.record.id} was resumed by {resumed_by(earlier.path)} instead"
 
 
 def _write_off(attempt: Attempt) -> None:
-    """There is nothing to take up: say what is on disk."""
-    record, earlier = attempt.record, attempt.job.earlier
-    facts = _facts(attempt)
-    if record.ending is None:
-        started = record.times.started is not None
-        record.ending = Ending.CRASHED if started else Ending.INTERRUPTED
-        record.reason = "assay was killed, " + (
-            "and the agent's container is gone" if started else "before the agent was started"
-        )
-        record.tokens, record.cost_usd = facts.tokens, facts.cost_usd
-    record.resumable = attempt.job.choice.entry is not None
-    record.session, record.snapshot = None, None
-    if earlier is not None and record.times.started is None:
-        record.session, record.snapshot = earlier.record.session, earlier.record.snapshot
-
-
-def _facts(attempt: Attempt) -> Facts:
-    """What the kept stream states."""
+    """The agent's container is gone, or was never made: say what is on disk."""
     record = attempt.record
-    path = attempt.dir.path / EVENTS
-    decoder = decoders.get(record.decoder or "text")
-    decoding = decoder.decode(path.read_bytes().splitlines() if path.exists() else [])
-    try:
-        while True:
-            next(decoding)
-    except StopIteration as end:
-        facts: Facts = end.value
-    return decoder.conclude(facts, Exit(record.exit_code, stopped=record.exit_code is None))
+    if record.times.started is None:
+        _never_began(attempt)
+        return
+    for name in (EVENTS, STDERR):
+        cut_torn(attempt.dir.path / name)
+    facts = lifecycle.stated(attempt)
+    if record.ending is not None and record.ending.graded:
+        record.verdict, record.verdict_reason = Verdict.CHECKER_ERROR, f"not graded: {KILLED}, the files are gone"
+        record.resumable = False
+        return
+    record.ending = record.ending or Ending.CRASHED
+    record.reason = record.reason or f"{KILLED}, and the agent's container is gone"
+    record.tokens, record.cost_usd = record.tokens or facts.tokens, record.cost_usd or facts.cost_usd
+    attempt.not_begun()
+    # Taken by a harness that could not write its id down any more.
+    if (kept := attempt.engine.image(snapshot.tag(record.id))) is not None:
+        record.session, record.snapshot = facts.session or record.session, str(kept["Id"])
 
 
 def _kept(attempt: Attempt) -> collect.Left:
@@ -152,28 +205,50 @@ def _clear_kept(attempt: Attempt) -> None:
         (path / name).unlink(missing_ok=True)
 
 
-def _utc(at: datetime | None) -> datetime:
-    return at if at is not None else now()
+def _job(project: Project, record: RunRecord, engine: Engine, *, secrets: bool) -> Job:
+    """The job as it was, for what is left to do of it.
 
-
-def _job(project: Project, record: RunRecord, engine: Engine) -> Job:
-    """The job as it was, for what is left to do of it."""
+    Args:
+        project: Settings, registry.
+        record: Of the run.
+        engine: Where its images are.
+        secrets: Whether its credential must be known.
+    """
     task = load_task(Path(record.task_path))
     choice = project.registry.validate_choice(record.agent, record.model, record.effort)
     run = project.runs / record.id
     rehearse = str(run / "rehearsal.toml") if record.rehearsal else None
-    job = prepare.check(project, task, choice, rehearse=rehearse, command="" if choice.agent == "script" else None)
+    command = "" if choice.agent == "script" else None
+    try:
+        job = prepare.check(project, task, choice, rehearse=rehearse, command=command, lasting=False)
+    except CredentialMissing:
+        if secrets:
+            raise
+        job = prepare.check(project, task, choice, signed=False)
     task_image = record.task_image or ""
     there = engine.image(task_image)
-    volumes = tuple(sorted(((there or {}).get("Config") or {}).get("Volumes") or {}))
     images = Images(
         task=task_image,
         agent=record.image or "",
         checker=record.checker_image or task_image,
         support=task_image,
-        volumes=volumes,
+        volumes=tuple(sorted(((there or {}).get("Config") or {}).get("Volumes") or {})),
         own=task.dockerfile is not None or task.settings.image is not None,
     )
     limit = record.times.limit_seconds or job.settings.timeout
     settings = replace(job.settings, timeout=limit, internet=record.fence == "open")
-    return replace(job, images=images, settings=settings, runs=run.parent)
+    fence = record.fence or job.fence_mode
+    return replace(
+        job, images=images, settings=settings, runs=run.parent, fence_mode=fence, earlier=_earlier(run.parent, record)
+    )
+
+
+def _earlier(runs: Path, record: RunRecord) -> Earlier | None:
+    """The run that this one went on with; None if there was none or it is gone."""
+    if record.resumed_from is None:
+        return None
+    path = runs / record.resumed_from
+    try:
+        return Earlier(path, read_record(path), turn=next_turn(path))
+    except ConfigError:
+        return None

@@ -8,30 +8,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from assay.model.errors import AssayError, UsageError
+from assay.model.errors import UsageError
 from assay.model.outcome import Ending
 from assay.model.project import Project
 from assay.model.record import RunRecord, State
-from assay.model.task import load_task
+from assay.model.task import SLASH_COMMAND, load_task
 from assay.run import prepare
-from assay.run.job import Earlier, Job
+from assay.run.job import RUNG_PASSED, Earlier, Job
+from assay.run.owner import alive
 from assay.run.record import read_record, resumed_by
 
-MESSAGE = "Continue the task."
-"""What an agent is told that goes on where it stopped; every CLI wants some prompt."""
-
 LEAST_SECONDS = 1.0
-
-
-def chain(runs: Path, record: RunRecord) -> list[RunRecord]:
-    """A run and those it was resumed from, oldest first; one that is gone ends the chain."""
-    found = [record]
-    while found[0].resumed_from is not None:
-        try:
-            found.insert(0, read_record(runs / found[0].resumed_from))
-        except AssayError:
-            break
-    return found
 
 
 def check(
@@ -44,21 +31,26 @@ def check(
 ) -> Job:
     """The job that resumes a run, without its images; everything that can be refused without an engine.
 
+    Args:
+        project: Settings, registry, where runs are kept.
+        run: The run directory.
+        message: What the user adds.
+        force: Try before the vendor's reset time.
+        environ: Instead of the process's own environment.
+
     Raises:
         UsageError: The run cannot be resumed; says why.
         CredentialMissing: Its agent has none now.
     """
     record = read_record(run)
-    _refuse(run, record, force=force)
+    refuse(run, record, force=force)
     task = load_task(Path(record.task_path))
     if task.digest != record.task_digest:
         msg = f"{record.id}: the task {task.path} has changed since: its verdict would be of another task; run it anew"
         raise UsageError(msg)
     choice = project.registry.validate_choice(record.agent, record.model, record.effort)
     script = run / "rehearsal.toml"
-    rehearse = str(script) if record.rehearsal else None
-    job = prepare.check(project, task, choice, rehearse=rehearse, environ=environ)
-    spent = sum(r.times.seconds or 0.0 for r in chain(run.parent, record))
+    job = prepare.check(project, task, choice, rehearse=str(script) if record.rehearsal else None, environ=environ)
     left = max(LEAST_SECONDS, (record.times.limit_seconds or job.settings.timeout) - (record.times.seconds or 0.0))
     return replace(
         job,
@@ -68,29 +60,56 @@ def check(
         rung=record.rung,
         attempt=record.attempt,
         fence_mode=record.fence or job.fence_mode,
-        earlier=Earlier(run, record, message or MESSAGE, _turn(run), spent),
+        earlier=Earlier(run, record, _message(message), next_turn(run)),
     )
 
 
-def _refuse(run: Path, record: RunRecord, *, force: bool) -> None:
-    why = None
-    if record.state is not State.COMMITTED:
-        why = "it is still running, or was left by a killed assay; `assay recover` finishes it"
-    elif (by := resumed_by(run)) is not None:
-        why = f"it was resumed already, by {by}; resume that one"
-    elif record.ending is Ending.TIMEOUT:
-        why = "it reached its time limit, which is a result; run the task anew with a longer --timeout"
-    elif not record.resumable:
-        why = f"it ended as {record.ending}{f' ({record.reason})' if record.reason else ''}, which is a result"
-    elif record.reset_at is not None and record.reset_at > datetime.now(UTC) and not force:
-        at = record.reset_at.astimezone().strftime("%H:%M")
-        why = f"its session limit lifts at {at}; --force tries before"
-    if why is not None:
+def _message(given: str | None) -> str:
+    words = (given or "").strip()
+    if given is not None and not words:
+        msg = "--prompt is empty; leave it out to go on without a word"
+        raise UsageError(msg)
+    if SLASH_COMMAND.fullmatch(words):
+        msg = f"--prompt: {words!r} is exactly a slash command: a CLI would run it itself and ask no model"
+        raise UsageError(msg)
+    return words
+
+
+def refuse(run: Path, record: RunRecord, *, force: bool = False) -> None:
+    """Say why a run cannot be resumed, if it cannot.
+
+    Raises:
+        UsageError: It still runs, is a result, was resumed already, or waits for its session limit.
+    """
+    if (why := _reason(run, record, force=force)) is not None:
         msg = f"{record.id} cannot be resumed: {why}"
         raise UsageError(msg)
 
 
-def _turn(run: Path) -> int:
+def _reason(run: Path, record: RunRecord, *, force: bool) -> str | None:
+    said = f"{record.ending}{f' ({record.reason})' if record.reason else ''}"
+    if record.state is not State.COMMITTED:
+        if record.owner and alive(record.owner) is False:
+            return "the assay that ran it was killed; `assay recover` finishes it"
+        return f"it is still running (state {record.state})"
+    if (by := resumed_by(run)) is not None:
+        return f"it was resumed already, by {by}; resume that one"
+    if record.ending is Ending.TIMEOUT:
+        return "it reached its time limit, which is a result; run the task anew with a longer --timeout"
+    if record.ending is not None and record.ending.graded:
+        return f"it ended as {said}, which is a result"
+    if record.reason == RUNG_PASSED:
+        return "it was stopped because another run of its rung had passed"
+    if not record.resumable:
+        return f"it ended as {said}, and there is no session to go on with; run the task anew"
+    if record.reset_at is not None and record.reset_at > datetime.now(UTC) and not force:
+        at = record.reset_at.astimezone()
+        shown = f"{at:%H:%M}" if at.date() == datetime.now().astimezone().date() else f"{at:%a %d %b %H:%M}"
+        return f"its session limit lifts at {shown}; --force tries before"
+    return None
+
+
+def next_turn(run: Path) -> int:
     """Where a rehearsal's script goes on."""
     try:
         return int(json.loads((run / "rehearsal.json").read_bytes())["next_turn"])

@@ -1,9 +1,10 @@
-"""The CLI's own session file, fetched from the stopped container: it holds token counts that a stream may lack."""
+"""The CLI's own session, found in the stopped container: it holds what a resume needs, and token counts."""
 
 from __future__ import annotations
 
 import fnmatch
 import posixpath
+from collections.abc import Iterator
 
 from assay.model.errors import EngineError
 from assay.run.job import Job
@@ -23,18 +24,44 @@ def session_file(engine: Engine, agent: str, job: Job, session: str | None, star
     pattern = fill(entry.session_file, {**start.blanks, "session": session}).replace("~", HOME, 1)
     parts = pattern.split("/")
     fixed = next((i for i, part in enumerate(parts) if "*" in part), len(parts))
-    found: dict[str, bytes] = {}
+    found = {
+        path: b"".join(content)
+        for path, content in _files(engine, agent, "/".join(parts[:fixed]))
+        if matches(path, parts)
+    }
+    return b"".join(found[path] for path in sorted(found)) if found else None
+
+
+def session_begun(engine: Engine, agent: str, job: Job, session: str | None, file: bytes | None) -> bool:
+    """Whether the CLI has written down a session that it can go on with.
+
+    Args:
+        engine: Where the container is.
+        agent: The stopped container.
+        job: Whose entry says where the session lies.
+        session: Its id.
+        file: What `session_file` found.
+    """
+    entry = job.choice.entry
+    if entry is None or not session:
+        return False
+    if entry.session_file is not None or not entry.state:
+        return file is not None or entry.session_file is None
+    places = [place.replace("{session}", session).replace("~", HOME, 1) for place in entry.state]
+    return any(session in path for place in places for path, _ in _files(engine, agent, place))
+
+
+def _files(engine: Engine, container: str, top: str) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """Regular files below a path in a container that is not trusted; none where there is no such path."""
     try:
-        _, stream = engine.get(agent, "/".join(parts[:fixed]))
-        base = posixpath.dirname("/".join(parts[:fixed]))
+        _, stream = engine.get(container, top)
+        base = posixpath.dirname(top)
         reader = TarReader(stream)
         for member in reader:
-            path = posixpath.join(base, member.name.decode("utf-8", "replace"))
-            if member.type == archive.REGULAR and member.size <= LARGEST and matches(path, parts):
-                found[path] = b"".join(reader.content())
+            if member.type == archive.REGULAR and member.size <= LARGEST:
+                yield posixpath.join(base, member.name.decode("utf-8", "replace")), reader.content()
     except EngineError:
-        return None
-    return b"".join(found[path] for path in sorted(found)) if found else None
+        return
 
 
 def matches(path: str, parts: list[str]) -> bool:

@@ -1,11 +1,13 @@
 """An unfinished run kept as an image, without its credentials, so that it can be resumed.
 
 What the agent changed in its container is committed, the CLI's session included. The container's configuration never
-held a secret; credential files are overwritten before. Volumes are no part of an image: they are kept beside it.
+held a secret; credential files are overwritten before, and a secret that the agent wrote somewhere itself is struck out
+there. Volumes are no part of an image: they are kept beside it.
 """
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,11 +15,17 @@ from assay.run.attempt import Attempt
 from assay.run.launch import HOME, UID
 from assay.run.redact import Stream
 from assay.sandbox import archive
-from assay.sandbox.archive import Put
+from assay.sandbox.archive import Put, TarReader
 from assay.sandbox.engine import Engine, NotThere
 
 REPOSITORY = "assay-snapshot"
 LABEL = "assay.snapshot"
+
+MOST_READS = 64
+"""Reads from the container in which the agent's changes are looked through."""
+
+LARGEST_STRUCK = 256 << 20
+"""A file is held in memory to be cleaned; a larger one that holds a secret is emptied."""
 
 
 def take(attempt: Attempt, container: str) -> None:
@@ -25,13 +33,21 @@ def take(attempt: Attempt, container: str) -> None:
 
     Raises:
         EngineError: The engine could not; the run is kept all the same, but begins anew when resumed.
+        OSError: The run directory cannot be written.
     """
-    record = attempt.record
+    record, engine = attempt.record, attempt.engine
     scrub(attempt, container)
+    _strike_out(attempt, container)
     _keep_volumes(attempt, container)
-    labels = {**attempt.labels, LABEL: record.id}
-    record.snapshot = attempt.engine.commit(container, REPOSITORY, record.id, labels)
+    # An earlier one of this run, from just before its harness was killed, would lose its name and never be found.
+    engine.remove_image(tag(record.id))
+    record.snapshot = engine.commit(container, REPOSITORY, record.id, {**attempt.labels, LABEL: record.id})
     attempt.log.info("snapshot", image=record.snapshot)
+
+
+def tag(run_id: str) -> str:
+    """What the snapshot of a run is called on the engine."""
+    return f"{REPOSITORY}:{run_id}"
 
 
 def scrub(attempt: Attempt, container: str) -> None:
@@ -40,6 +56,62 @@ def scrub(attempt: Attempt, container: str) -> None:
     empty = [Put(path.replace("~", HOME, 1), b"", 0o600, uid) for path in attempt.job.held.files]
     if empty:
         attempt.engine.put(container, archive.pack(empty))
+
+
+def _strike_out(attempt: Attempt, container: str) -> None:
+    """Overwrite known secrets in whatever the agent or its CLI wrote: a model may well print its environment."""
+    if not attempt.redactor.longest:
+        return
+    changed = {str(change["Path"]) for change in attempt.engine.changes(container) if change["Kind"] != 2}
+    struck = []
+    for root in _roots(changed):
+        try:
+            stat, stream = attempt.engine.get(container, root)
+        except NotThere:
+            continue
+        if stat.link:
+            continue
+        reader = TarReader(stream)
+        for member in reader:
+            path = posixpath.join(posixpath.dirname(root), member.name.decode("utf-8", "surrogateescape")).rstrip("/")
+            if member.type == archive.REGULAR and path in changed:
+                cleaned = _cleaned(attempt, reader, member.size)
+                if cleaned is not None:
+                    struck.append(Put(path, cleaned, member.mode, member.uid))
+    if struck:
+        attempt.engine.put(container, archive.pack(struck))
+        attempt.log.info("secrets struck out of the snapshot", files=[put.path for put in struck])
+
+
+def _roots(changed: set[str]) -> list[str]:
+    """Few paths below which all changes lie: the highest ones that are not a mere way to others."""
+    leaves = {path for path in changed if path not in {posixpath.dirname(p) for p in changed}}
+    while len(leaves) > MOST_READS:
+        deepest = max(path.count("/") for path in leaves)
+        leaves = {posixpath.dirname(path) if path.count("/") == deepest else path for path in leaves}
+        leaves = {path for path in leaves if not _below(path, leaves)}
+    return sorted(leaves)
+
+
+def _below(path: str, others: set[str]) -> bool:
+    while (path := posixpath.dirname(path)) != "/":
+        if path in others:
+            return True
+    return False
+
+
+def _cleaned(attempt: Attempt, reader: TarReader, size: int) -> bytes | None:
+    """A file without its secrets; None if it has none."""
+    if size > LARGEST_STRUCK:
+        before = attempt.redactor.count
+        stream = Stream(attempt.redactor, lambda _: None)
+        for chunk in reader.content():
+            stream.write(chunk)
+        stream.close()
+        return b"" if attempt.redactor.count != before else None
+    data = b"".join(reader.content())
+    cleaned = attempt.redactor.clean(data)
+    return cleaned if cleaned != data else None
 
 
 def _keep_volumes(attempt: Attempt, container: str) -> None:
@@ -52,7 +124,7 @@ def _keep_volumes(attempt: Attempt, container: str) -> None:
             continue
         target = volume_file(attempt.dir.path, number)
         target.parent.mkdir(exist_ok=True)
-        with target.open("xb") as file, zstandard.ZstdCompressor(level=3).stream_writer(file) as out:
+        with target.open("wb") as file, zstandard.ZstdCompressor(level=3).stream_writer(file) as out:
             cleaned = Stream(attempt.redactor, out.write)
             for chunk in chunks:
                 cleaned.write(chunk)
