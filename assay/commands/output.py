@@ -1,9 +1,22 @@
-"""JSON for other programs."""
+"""Writing while runs go on, and JSON for other programs."""
 
 from __future__ import annotations
 
 import json
+import sys
 from datetime import datetime
+
+import click
+
+
+def tell(text: str) -> None:
+    """Write a line to standard output. A reader or a terminal that has gone is no reason to end what runs."""
+    try:
+        click.echo(text)
+    except OSError:
+        from assay.terminal.paint import silence
+
+        silence(sys.stdout)
 
 
 def json_line(facts: object) -> str:

@@ -103,7 +103,7 @@ def _warn(project: Project, what: Climb) -> None:
 
 def carry_out(project: Project, what: Climb, given: dict[str, Any]) -> int:
     """Climb, show it as it goes, sum it up; the exit code."""
-    from assay.commands.output import json_line
+    from assay.commands.output import json_line, tell
     from assay.commands.stopping import stop_on_signals
     from assay.commands.summary import Prices, summary_json, summary_lines
     from assay.commands.views import view_for
@@ -127,8 +127,8 @@ def carry_out(project: Project, what: Climb, given: dict[str, Any]) -> int:
         finally:
             executor.close()
     if given["as_json"]:
-        click.echo(json_line(summary_json(what, climbed, Prices.of(kept))))
+        tell(json_line(summary_json(what, climbed, Prices.of(kept))))
     else:
         for line in summary_lines(what, climbed, project.runs, Prices.of(kept)):
-            click.echo(line)
+            tell(line)
     return climbed.exit_code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import Any
 
 import click
 
-from assay.commands.output import json_line
+from assay.commands.output import json_line, tell
 from assay.stage.climb import Climb, Climbed, View
 from assay.stage.executor import Acted, Asked, Began, Ended, Happening, Ready, Said, Told, Unready
 from assay.stage.plan import Result, Slot, Standing
@@ -119,7 +120,8 @@ class QuietView:
     def happened(self, happening: Happening) -> None:
         """Say that a stop was heard."""
         if isinstance(happening, Asked):
-            click.echo(f"{happening.reason}: stopping", err=True)
+            with contextlib.suppress(OSError):
+                click.echo(f"{happening.reason}: stopping", err=True)
 
     def decided(self, climbed: Climbed) -> None:
         """Told by the summary."""
@@ -153,4 +155,4 @@ class JsonView:
         """Told by the summary."""
 
     def _write(self, what: str, **facts: Any) -> None:
-        click.echo(json_line({"what": what, **facts}))
+        tell(json_line({"what": what, **facts}))

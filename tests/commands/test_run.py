@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import signal
 import subprocess
 from typing import Any
 
@@ -179,16 +182,54 @@ def test_json_is_one_object_a_line_as_things_happen(project: MakeProject) -> Non
 
 
 @docker
-def test_a_reader_that_leaves_does_not_end_the_run(project: MakeProject) -> None:
+@pytest.mark.parametrize("option", ["", "--json"])
+def test_a_reader_that_leaves_does_not_end_the_run(project: MakeProject, option: str) -> None:
     here = project(TASK)
     shell = "for i in $(seq 2000); do echo line $i; done; sleep 1; touch ok"
-    piped = f"'{COMMAND}' run tasks/t --agent script --command '{shell}' | head -1; echo ${{PIPESTATUS[0]}}"
+    piped = f"'{COMMAND}' run tasks/t --agent script --command '{shell}' {option} | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", piped], cwd=here.root, env=here.env, capture_output=True, text=True, timeout=120, check=True
     )
-    assert done.stdout.splitlines() == ["line 1", "0"]
+    assert done.stdout.splitlines()[1:] == ["0"]
     assert done.stderr == ""
     assert record(here).verdict == "pass"
+
+
+@docker
+def test_a_terminal_that_is_closed_stops_the_run_and_keeps_it(project: MakeProject) -> None:
+    here = project(TASK)
+    shell = "touch ok; echo started; sleep 300"
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(here.root)
+        argv = [str(COMMAND), "run", "tasks/t", "--agent", "script", "--command", shell]
+        os.execve(argv[0], argv, {**here.env, "TERM": "xterm"})
+    seen = b""
+    while b"started" not in seen:
+        seen += os.read(terminal, 4096)
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 130
+    kept = record(here)
+    assert (kept.state, kept.ending, kept.reason) == ("committed", "interrupted", "stopped by SIGHUP")
+    assert (here.runs[0] / "left/ok").is_file()
+
+
+@docker
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_the_run_and_a_second_one_gives_up_grading(project: MakeProject, number: signal.Signals) -> None:
+    slow = {"tasks/t/checker/check.sh": "#!/bin/sh\nsleep 300\n"}
+    here = project({**TASK, **slow})
+    running = here.start("run", "tasks/t", "--agent", "script", "--command", "echo started; sleep 300")
+    running.wait_for("started", 120)
+    running.signal(number)
+    running.finish(30).assert_code(130).assert_says("interrupted", "stopped by")
+    running = here.start("run", "tasks/t", "--agent", "nop", "--json")
+    running.wait_for('"text": "grading"', 120)
+    running.signal(number)
+    running.wait_for('"what": "stopping"')
+    running.signal(number)
+    running.finish(30).assert_code(130).assert_says("checker-error", "not graded")
 
 
 # -- a ladder -------------------------------------------------------------------------------------------------------
