@@ -168,6 +168,17 @@ def test_output_is_kept_byte_for_byte(project: Callable[..., Project]) -> None:
     assert "\x00" not in shown
 
 
+def test_a_flood_of_output_ends_the_run(project: Callable[..., Project]) -> None:
+    here = project({**TASK, "tasks/t/task.toml": 'disk = "8MiB"\n'})
+    command = "touch proof; yes this line is printed for ever"
+    outcome = here.run("run", "tasks/t", "--agent", "script", "--command", command, timeout=100)
+    outcome.assert_code(0)
+    found = record(here.runs[-1])
+    assert (found["ending"], found["verdict"]) == ("gave-up", "pass")
+    assert "disk limit" in found["reason"]
+    assert (here.runs[-1] / "events.jsonl").stat().st_size < 10 << 20
+
+
 def test_control_characters_never_reach_the_terminal(project: Callable[..., Project]) -> None:
     check = "#!/bin/sh\nprintf '\\033]0;owned\\007\\033[2J\\r'; printf '\\302\\233 31m'; test -e proof || exit 1\n"
     here = project({**TASK, "tasks/t/checker/check.sh": check})
