@@ -14,10 +14,10 @@ from datetime import datetime
 
 from assay import decoders
 from assay.model.errors import EngineError
-from assay.model.events import Decoder, Event, Exit, Facts, Note, Started
+from assay.model.events import Decoder, Event, Exit, Facts, Note
 from assay.model.outcome import Ending
 from assay.model.record import RunRecord, State
-from assay.run import collect, launch
+from assay.run import collect, launch, limits, promises
 from assay.run.attempt import Attempt
 from assay.run.follow import STDERR, Follower
 from assay.run.job import RUNG_PASSED
@@ -38,8 +38,8 @@ LOG_SECONDS = 60.0
 """For the rest of the output, once the process has ended."""
 STDERR_TAIL = 1 << 20
 STOPPED_CODE = 128 + 15
-MOST_OUTPUT = 256 << 20
-"""Bytes of output that are kept of one run; real streams stay below a tenth of it."""
+MOST_OUTPUT = 64 << 20
+"""Bytes of output that are kept of one run; real streams stay below a sixth of it."""
 MOST_EVENTS = 100_000
 """Events of one run that are shown."""
 
@@ -63,7 +63,9 @@ def create(attempt: Attempt, around: Place) -> str:
         cpus=settings.cpus,
         memory=settings.memory,
         pids=settings.pids,
+        storage=settings.disk,
         seccomp=profile(),
+        volumes=job.ask.mounts if job.ask is not None else {},
     )
     container = engine.create(spec)
     try:
@@ -72,6 +74,8 @@ def create(attempt: Attempt, around: Place) -> str:
         if earlier is not None and earlier.kept:
             restore_volumes(engine, container, earlier.path, job.images.volumes)
             mend(attempt, container, start)
+        if job.ask is not None:
+            ask.verify(engine, container, job.ask)
     except BaseException:
         engine.remove(container)
         raise
@@ -147,11 +151,13 @@ def see_through(attempt: Attempt, container: str, began: float, over: Over | Non
     decoder = decoders.get(record.decoder or "text")
     transcript = Transcript(attempt.dir.path / "transcript.txt")
     most = min(MOST_OUTPUT, attempt.job.settings.disk)
-    shown = itertools.count()
+    shown, no_web = itertools.count(), promises.NoWeb(attempt)
+
+    def full(reason: str) -> None:
+        attempt.cut_short(Ending.GAVE_UP, reason)
 
     def on_event(event: Event) -> None:
-        if isinstance(event, Started):
-            _started(attempt, event)
+        no_web.event(event)
         number = next(shown)
         if number == MOST_EVENTS:
             event = Note("from here on the events are kept, and no longer shown", "warning")
@@ -168,7 +174,7 @@ def see_through(attempt: Attempt, container: str, began: float, over: Over | Non
         on_event,
         lambda error: attempt.signals.put(("broken", error)),
         most,
-        lambda: attempt.cut_short(Ending.GAVE_UP, f"disk limit: it printed more than {most >> 20} MiB"),
+        lambda: full(f"disk limit: it printed more than {most >> 20} MiB"),
     )
     follower.start()
     try:
@@ -176,7 +182,8 @@ def see_through(attempt: Attempt, container: str, began: float, over: Over | Non
             threading.Thread(
                 target=_wait, args=(attempt, container), name=f"wait {container[:12]}", daemon=True
             ).start()
-            code = _until_ended(attempt, container, follower, began)
+            with limits.on_disk(attempt.engine, container, attempt.job.settings.disk, full):
+                code = _until_ended(attempt, container, follower, began)
             over = Over(code, round(time.monotonic() - began, 3), now())
         elif over.seconds > limit:
             attempt.cut = (Ending.TIMEOUT, f"the time limit of {limit:g} s was reached while nobody looked on")
@@ -273,18 +280,6 @@ def _signalled(attempt: Attempt, agent: str, signal: str, seconds: float) -> int
     return None
 
 
-def _started(attempt: Attempt, event: Started) -> None:
-    """What the CLI says of itself, held against what was asked for."""
-    entry = attempt.job.choice.entry
-    attempt.log.info("introduced", session=event.session, model=event.model, version=event.version)
-    if entry is None or attempt.job.settings.internet or event.tools is None:
-        return
-    offered = [tool for tool in event.tools if tool in entry.web_tools]
-    if offered:
-        reason = f"the CLI offers {', '.join(offered)} although the run has no internet"
-        attempt.cut_short(Ending.CRASHED, reason)
-
-
 def _conclude(attempt: Attempt, decoder: Decoder, follower: Follower, code: int, container: str) -> None:
     """Write down how the run ended and what the stream stated."""
     record, cut, earlier, engine = attempt.record, attempt.cut, attempt.job.earlier, attempt.engine
@@ -304,6 +299,11 @@ def _conclude(attempt: Attempt, decoder: Decoder, follower: Follower, code: int,
     if follower.fault is not None:
         attempt.log.error("decoder failed", traceback="".join(traceback.format_exception(follower.fault)))
         ending, reason = Ending.CRASHED, f"the decoder failed on this stream ({follower.fault!r}); see harness.jsonl"
+    if (memory := limits.memory_ran_out(engine, container, attempt.job.settings.memory)) is not None:
+        if ending is Ending.CRASHED and facts.terminal is None:
+            reason = memory
+        else:
+            attempt.say(f"a process of the agent was killed: {memory}")
     # A CLI that said its last word and then did not end has finished all the same.
     if cut is not None and not (cut[0] is Ending.STALLED and ending is Ending.FINISHED):
         ending, reason = cut
@@ -312,7 +312,9 @@ def _conclude(attempt: Attempt, decoder: Decoder, follower: Follower, code: int,
     if record.error_kind == "auth" and attempt.job.held.names:
         record.reason = f"{record.reason or 'refused'} (the credential was {', '.join(attempt.job.held.names)})"
     _settle_resumable(attempt, begun=session_begun(engine, container, attempt.job, session, kept))
-    _check_promises(attempt, facts)
+    promises.broken(attempt, facts)
+    if attempt.job.ask is not None:
+        answer.keep(attempt, container, facts.text, attempt.job.ask)
 
 
 def _write_facts(record: RunRecord, facts: Facts, *, vendor: bool) -> None:
@@ -333,15 +335,3 @@ def _settle_resumable(attempt: Attempt, *, begun: bool) -> None:
     record.resumable = begun or record.ending is not Ending.CRASHED
     if not begun:
         record.session = None
-
-
-def _check_promises(attempt: Attempt, facts: Facts) -> None:
-    """A run that was not the one asked for measures nothing: another effort, another session."""
-    record, earlier = attempt.record, attempt.job.earlier
-    if facts.effort is not None and record.effort is not None and facts.effort != record.effort:
-        record.ending, record.resumable = Ending.CRASHED, False
-        record.reason = f"effort {record.effort} was asked for, the CLI used {facts.effort}"
-    if earlier is not None and earlier.kept and facts.session not in (None, earlier.record.session):
-        record.ending = Ending.CRASHED
-        record.reason = f"the CLI began a new session {facts.session} instead of going on with {earlier.record.session}"
-        attempt.not_begun()

@@ -10,11 +10,12 @@ import posixpath
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 
 from assay.model.outcome import Verdict
+from assay.run import limits
 from assay.run.job import Stop
 from assay.run.judge import Graded, Kind, judge
 from assay.run.leftovers import graded_stream
@@ -25,6 +26,8 @@ from assay.sandbox.engine import Engine, NotThere, Spec
 
 LONGEST_OUTPUT = 8 << 20
 """Bytes of checker output that are kept; a note says what was cut."""
+
+UNLIMITED = 1 << 60
 
 RESULTS = ("score", "report", "report.begun")
 """Files that a checker, or what runs it, leaves for us."""
@@ -42,6 +45,7 @@ class Checker:
         workdir: Where the left files are laid.
         replaces: The image holds files of its own in the working directory, which must not come back.
         seconds: Its clock.
+        disk: The most that was left, and that it may write itself, in bytes.
     """
 
     folder: Path
@@ -53,6 +57,7 @@ class Checker:
     cpus: float | None = None
     memory: int | None = None
     pids: int | None = None
+    disk: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -74,6 +79,11 @@ class Grading:
     @property
     def _out(self) -> str:
         return f"/checker-{self.secret}-out"
+
+    @property
+    def _room(self) -> int:
+        """What may be written: the left files as they were laid in place, once or twice, and as much again."""
+        return (self.checker.disk or UNLIMITED) * (3 if self.checker.replaces else 2)
 
     def create(self) -> None:
         """Make the container and put the checker in it: all that does not need the left files."""
@@ -97,6 +107,7 @@ class Grading:
             cpus=checker.cpus,
             memory=checker.memory,
             pids=checker.pids,
+            storage=self._room if checker.disk else None,
         )
         self.container = self.engine.create(spec)
         self.engine.put(self.container, self._files())
@@ -122,7 +133,14 @@ class Grading:
 
         if stop is not None:
             stop.on_ask(asked)
-        code = self.engine.wait(self.container, self.checker.seconds)
+        full: list[str] = []
+
+        def overflow(reason: str) -> None:
+            full.append(reason)
+            self.engine.signal(self.container, "KILL")
+
+        with limits.on_disk(self.engine, self.container, self._room, overflow):
+            code = self.engine.wait(self.container, self.checker.seconds)
         if stop is not None:
             stop.forget(asked)
             if stop.hard:
@@ -131,7 +149,13 @@ class Grading:
             self.engine.signal(self.container, "KILL")
             self.engine.wait(self.container)
         seconds = round(time.monotonic() - began, 3)
-        return judge(self.checker.kind, code, self._results(), seconds, self.checker.seconds)
+        if full:
+            return Graded(Verdict.CHECKER_ERROR, full[0], seconds=seconds)
+        graded = judge(self.checker.kind, code, self._results(), seconds, self.checker.seconds)
+        if graded.verdict is Verdict.CHECKER_ERROR:
+            memory = limits.memory_ran_out(self.engine, self.container, self.checker.memory)
+            graded = replace(graded, reason=f"{graded.reason}: {memory}" if memory else graded.reason)
+        return graded
 
     def output(self, redactor: Redactor) -> bytes:
         """What the checker printed, both streams in order, cut at `LONGEST_OUTPUT`."""

@@ -98,11 +98,14 @@ def _begin(job: Job, engine: Engine, watch: Watch, stop: Stop) -> Attempt:
         task_image=job.images.task,
         checker_image=job.images.checker if task.checker is not None else None,
         fence=job.fence_mode,
+        repository=job.ask.volume if job.ask is not None else None,
         owner=me(),
         resumed_from=earlier.record.id if earlier is not None else None,
     )
     record.times.limit_seconds = job.settings.timeout
     given: dict[str, bytes | str] = {"prompt.md": job.prompt}
+    if job.ask is not None:
+        given |= job.ask.files()
     if job.script_text is not None:
         given["rehearsal.toml"] = job.script_text
     made = RunDir.create(job.runs, record, given)
@@ -247,6 +250,7 @@ def checker_of(job: Job, *, replaces: bool) -> Checker | None:
         cpus=own.cpus or settings.cpus,
         memory=own.memory or settings.memory,
         pids=own.pids or settings.pids,
+        disk=settings.disk,
         env=own.env,
     )
 

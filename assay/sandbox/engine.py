@@ -9,7 +9,7 @@ the tail of a burst, so the record is completed from one whole read without foll
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import docker.errors
@@ -50,6 +50,8 @@ class Spec:
         volumes: Mount point to (volume name, `ro` or `rw`).
         stdin: Keep standard input open for one client.
         memory: In bytes; also the limit with swap.
+        storage: In bytes, held by the engine where its storage driver has quotas (overlay over xfs with pquota, btrfs,
+            zfs); elsewhere it is nobody's.
     """
 
     image: str
@@ -104,6 +106,7 @@ class Engine:
 
     def __init__(self, api: APIClient) -> None:
         self.api = api
+        self._quotas = True
 
     @classmethod
     def connect(cls) -> Engine:
@@ -145,6 +148,16 @@ class Engine:
 
     def create(self, spec: Spec) -> str:
         """Create a container and return its id. Nothing runs yet."""
+        if spec.storage and self._quotas:
+            try:
+                return self._create(spec)
+            except EngineError as error:
+                if "storage-opt" not in str(error).lower():
+                    raise
+                self._quotas = False
+        return self._create(replace(spec, storage=None))
+
+    def _create(self, spec: Spec) -> str:
         security = ["no-new-privileges:true"]
         if spec.seccomp:
             security.append(f"seccomp={spec.seccomp}")
@@ -247,6 +260,15 @@ class Engine:
         """Everything the engine knows of a container."""
         with _failing("inspect", container):
             return cast("dict[str, Any]", self.api.inspect_container(container))
+
+    def size(self, container: str) -> int:
+        """Bytes written by a container since its creation, volumes left out; a sparse file counts in full.
+
+        The engine looks at each file: 3 ms for a few, 100 ms for 20,000.
+        """
+        with _failing("measure", container):
+            answer = self._request("GET", "/containers/{0}/json", container, params={"size": 1})
+            return int(answer.json().get("SizeRw") or 0)
 
     def get(self, container: str, path: str) -> tuple[Stat, Iterator[bytes]]:
         """What stands at a path, and its tar stream.
