@@ -47,6 +47,7 @@ class RunRecord:
         attempt: Ordinal of this run among those of its rung, from 1.
         image: Id of the image the agent ran in; `task_image` that of the environment, where the checker runs.
         fence: `closed`, `open`, `sni` or `none` (no network at all).
+        repository: Name of the copy that an ask looks at; None for a run of a task.
         cost_source: `cli` or `price-table`; None where the cost is unknown.
         reset_at: When a session limit lifts.
         secrets_redacted: How often a known secret was replaced in what was kept.
@@ -74,6 +75,7 @@ class RunRecord:
     checker_image: str | None = None
     engine: str | None = None
     fence: str | None = None
+    repository: str | None = None
     owner: str | None = None
     ending: Ending | None = None
     reason: str | None = None

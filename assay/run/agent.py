@@ -17,7 +17,7 @@ from assay.model.errors import EngineError
 from assay.model.events import Decoder, Event, Exit, Facts, Note
 from assay.model.outcome import Ending
 from assay.model.record import RunRecord, State
-from assay.run import collect, launch, limits, promises
+from assay.run import answer, ask, collect, launch, limits, promises
 from assay.run.attempt import Attempt
 from assay.run.follow import STDERR, Follower
 from assay.run.job import RUNG_PASSED

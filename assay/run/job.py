@@ -17,6 +17,7 @@ from assay.sandbox.credentials import Held
 
 if TYPE_CHECKING:
     from assay.rehearsal.script import Script
+    from assay.run.ask import Ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ class Job:
     Attributes:
         script_text: The script as it was written.
         earlier: The run to go on with.
+        ask: What makes it a question about a repository; None for a task.
         command: What the built-in agent `script` runs with `sh -c`.
         script: The rehearsal's; None for a real run.
         fence_mode: `closed`, `open` or `sni`.
@@ -105,6 +107,12 @@ class Job:
     fence_mode: str = "closed"
     fence_backend: str = "auto"
     ca: bytes | None = None
+    ask: Ask | None = None
+
+    @property
+    def folder(self) -> str:
+        """What is the agent's own and is collected: its working directory, or an ask's scratch directory."""
+        return self.task.settings.workdir if self.ask is None else self.ask.scratch
 
     @property
     def prompt(self) -> str:

@@ -184,7 +184,7 @@ def placed(job: Job) -> list[bytes]:
 def given(job: Job) -> list[bytes]:
     """The tar stream of what the agent is given: working directory, input files, and for the oracle its solution."""
     uid = 0 if job.task.settings.user == "root" else UID
-    workdir = job.task.settings.workdir.strip("/")
+    workdir = job.folder.strip("/")
     parents = [Put(workdir[:i]) for i, c in enumerate(workdir) if c == "/" and not f"/{workdir[:i]}".startswith(HOME)]
     parts = [*archive.members(parents)]
     if job.task.files is not None:

@@ -258,9 +258,8 @@ def checker_of(job: Job, *, replaces: bool) -> Checker | None:
 def _collect(attempt: Attempt, container: str) -> collect.Left:
     job, record = attempt.job, attempt.record
     limits = collect.Limits(size=job.settings.disk)
-    workdir = job.task.settings.workdir
-    left = collect.collect(attempt.engine, container, workdir, attempt.dir.path, attempt.redactor, limits)
-    given = attempt.before | collect.given_tree([*launch.given(job), launch.END], workdir)
+    left = collect.collect(attempt.engine, container, job.folder, attempt.dir.path, attempt.redactor, limits)
+    given = attempt.before | collect.given_tree([*launch.given(job), launch.END], job.folder)
     lines = list(collect.changes(given, left.tree))
     attempt.dir.write(collect.CHANGES, attempt.redactor.clean(b"".join(line + b"\n" for line in lines)))
     record.changes = len(lines)
@@ -294,17 +293,21 @@ def _grade(attempt: Attempt, left: collect.Left, creating: Future[Grading] | Non
 
 
 def _snapshot(attempt: Attempt, container: str) -> None:
-    """Keep an unfinished run so that it can be resumed; if that fails, it begins anew when it is."""
+    """Keep an unfinished run so that it can be resumed, and any ask so that it can be followed up.
+
+    If that fails, a resume begins anew.
+    """
     record = attempt.record
+    goes_on = record.resumable or (attempt.job.ask is not None and record.times.started is not None)
     if record.reason == RUNG_PASSED:
         record.resumable = False
-    elif record.resumable and record.session is not None and record.snapshot is None and not attempt.stop.hard:
+    elif goes_on and record.session is not None and record.snapshot is None and not attempt.stop.hard:
         try:
             snapshot.take(attempt, container)
         except EngineError as error:
             attempt.say(f"no snapshot could be taken: {error}")
     earlier = attempt.job.earlier
-    if record.resumable and record.snapshot is None and earlier is not None and earlier.kept:
+    if goes_on and record.snapshot is None and earlier is not None and earlier.kept:
         # From where this run itself began rather than anew.
         record.session, record.snapshot = earlier.record.session, earlier.record.snapshot
 

@@ -14,6 +14,7 @@ from assay.model.project import Project, Settings
 from assay.model.record import RunRecord
 from assay.model.registry import Choice
 from assay.model.task import Task
+from assay.run import ask
 from assay.run.job import Images, Job
 from assay.sandbox import credentials
 from assay.sandbox.credentials import Held
@@ -141,7 +142,7 @@ def build(engine: Engine, project: Project, job: Job, say: Say) -> Job:
     task, choice = job.task, job.choice
     environment = builder.environment()
     own = builder.of_task(task.dockerfile, task.settings.image)
-    hand_over = task.settings.workdir if task.settings.user == "agent" else None
+    hand_over = task.settings.workdir if task.settings.user == "agent" and job.ask is None else None
     agent = builder.for_agent(own, choice.agent, choice.entry, hand_over)
     checker = own
     if task.checker is not None and task.checker.dockerfile is not None:
@@ -156,6 +157,8 @@ def build(engine: Engine, project: Project, job: Job, say: Say) -> Job:
         own=own.id != environment.id,
         env=neutral_env(own, [choice.entry] if choice.entry is not None else []),
     )
+    if job.ask is not None:
+        ask.fill(engine, job.ask, environment.id, project.root, say)
     return replace(job, images=made if job.earlier is None else _same_images(engine, job.earlier.record, made))
 
 

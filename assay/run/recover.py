@@ -25,8 +25,8 @@ from assay.model.errors import ConfigError, CredentialMissing, UsageError
 from assay.model.outcome import Ending, Verdict
 from assay.model.project import Project
 from assay.model.record import RunRecord, State
-from assay.model.task import load_task
-from assay.run import account, agent, collect, launch, lifecycle, place, prepare, snapshot
+from assay.model.task import Task, load_task
+from assay.run import account, agent, ask, collect, launch, lifecycle, place, prepare, snapshot
 from assay.run.agent import Over
 from assay.run.attempt import Attempt
 from assay.run.follow import EVENTS, STDERR
@@ -214,9 +214,14 @@ def _job(project: Project, record: RunRecord, engine: Engine, *, secrets: bool) 
         engine: Where its images are.
         secrets: Whether its credential must be known.
     """
-    task = load_task(Path(record.task_path))
-    choice = project.registry.validate_choice(record.agent, record.model, record.effort)
     run = project.runs / record.id
+    task: Task
+    about = None
+    if record.repository is not None:
+        task, about = ask.as_it_was(run, record)
+    else:
+        task = load_task(Path(record.task_path))
+    choice = project.registry.validate_choice(record.agent, record.model, record.effort)
     rehearse = str(run / "rehearsal.toml") if record.rehearsal else None
     command = "" if choice.agent == "script" else None
     try:
@@ -239,7 +244,13 @@ def _job(project: Project, record: RunRecord, engine: Engine, *, secrets: bool) 
     settings = replace(job.settings, timeout=limit, internet=record.fence == "open")
     fence = record.fence or job.fence_mode
     return replace(
-        job, images=images, settings=settings, runs=run.parent, fence_mode=fence, earlier=_earlier(run.parent, record)
+        job,
+        images=images,
+        settings=settings,
+        runs=run.parent,
+        fence_mode=fence,
+        earlier=_earlier(run.parent, record),
+        ask=about,
     )
 
 

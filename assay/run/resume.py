@@ -12,8 +12,8 @@ from assay.model.errors import UsageError
 from assay.model.outcome import Ending
 from assay.model.project import Project
 from assay.model.record import RunRecord, State
-from assay.model.task import SLASH_COMMAND, load_task
-from assay.run import prepare
+from assay.model.task import SLASH_COMMAND, Task, load_task
+from assay.run import ask, prepare
 from assay.run.job import RUNG_PASSED, Earlier, Job
 from assay.run.owner import alive
 from assay.run.record import read_record, resumed_by
@@ -44,8 +44,13 @@ def check(
     """
     record = read_record(run)
     refuse(run, record, force=force)
-    task = load_task(Path(record.task_path))
-    if task.digest != record.task_digest:
+    task: Task
+    about = None
+    if record.repository is not None:
+        task, about = ask.as_it_is(project, run, record)
+    else:
+        task = load_task(Path(record.task_path))
+    if about is None and task.digest != record.task_digest:
         msg = f"{record.id}: the task {task.path} has changed since: its verdict would be of another task; run it anew"
         raise UsageError(msg)
     choice = project.registry.validate_choice(record.agent, record.model, record.effort)
@@ -61,6 +66,7 @@ def check(
         attempt=record.attempt,
         fence_mode=record.fence or job.fence_mode,
         earlier=Earlier(run, record, _message(message), next_turn(run)),
+        ask=about,
     )
 
 

@@ -63,6 +63,9 @@ def _strike_out(attempt: Attempt, container: str) -> None:
     if not attempt.redactor.longest:
         return
     changed = {str(change["Path"]) for change in attempt.engine.changes(container) if change["Kind"] != 2}
+    if attempt.job.ask is not None:
+        # No part of the snapshot, though the place where it is mounted counts as a change.
+        changed -= set(attempt.job.ask.mounts)
     struck = []
     for root in _roots(changed):
         try:

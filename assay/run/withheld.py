@@ -1,0 +1,108 @@
+"""What of a repository no agent may see: files of secrets, keys by what they begin with, and what the user excludes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from assay.model.errors import UsageError
+
+KEYS = (
+    r"\.env[^/]*",
+    r"[^/]*\.(?:pem|key|p12|pfx|jks|keystore|ppk|kdbx|p8)",
+    r"id_(?:rsa|dsa|ecdsa|ed25519)[^/]*",
+    r"\.(?:netrc|pgpass|pypirc|npmrc|htpasswd|git-credentials|dockercfg|ssh|gnupg|aws|kube)",
+    r"secring\.[^/]*",
+    r"[^/]*(?:service[-_]account|client[-_]secret)[^/]*\.json",
+    r"credentials\.json",
+    r"\.credentials[^/]*",
+)
+"""Names of files and folders that are never shown."""
+
+_KEYS = re.compile(rf"(?:^|/)(?:{'|'.join(KEYS)})(?:/|$)", re.IGNORECASE | re.DOTALL)
+
+_PRIVATE = re.compile(rb"\s*(?:-----BEGIN [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File-|AGE-SECRET-KEY-1)")
+HEAD = 4096
+"""Bytes that tell a private key."""
+
+
+def is_private_key(head: bytes) -> bool:
+    """Whether a file that begins like this is a private key, whatever its name."""
+    return _PRIVATE.match(head, 0, HEAD) is not None
+
+
+class Withheld:
+    """Decides by name.
+
+    Args:
+        exclude: Patterns as in .gitignore; a later one decides over an earlier one, `!` shows again. Keys stay hidden.
+        outputs: Folders of our own below the repository, relative, which are no part of it.
+
+    Raises:
+        UsageError: A pattern means nothing.
+    """
+
+    def __init__(self, exclude: Sequence[str] = (), outputs: Iterable[str] = ()) -> None:
+        self._patterns = [pattern for text in exclude if (pattern := _compiled(text)) is not None]
+        self._outputs = tuple(f"{output}/" for output in outputs)
+
+    def why(self, name: str, *, folder: bool = False) -> str:
+        """Why this path is not shown, "" if it is; a folder's reason holds for all that is in it."""
+        path = f"{name}/" if folder else name
+        if _KEYS.search(name):
+            return "may hold a secret"
+        if path.startswith(self._outputs):
+            return "runs of Assay"
+        hidden = ""
+        for shows, pattern, text in self._patterns:
+            if pattern.match(path):
+                hidden = "" if shows else f"excluded by {text}"
+        return hidden
+
+
+def _compiled(text: str) -> tuple[bool, re.Pattern[str], str] | None:
+    """A pattern of .gitignore: whether it shows again, and what it matches."""
+    words = re.sub(r"(?<!\\) +$", "", text)
+    if not words or words.startswith("#"):
+        return None
+    shows = words.startswith("!")
+    words = words[1:] if shows else words
+    only_folders = words.endswith("/")
+    anchored = "/" in words.rstrip("/")
+    words = words.strip("/")
+    if not words:
+        msg = f"ask.exclude: {text!r} matches nothing, so what it was meant for would be shown; name a file or a folder"
+        raise UsageError(msg)
+    try:
+        body = re.compile(
+            ("" if anchored else "(?:.*/)?") + _translated(words) + ("/.*" if only_folders else "(?:/.*)?") + r"\Z",
+            re.DOTALL,
+        )
+    except re.error as error:
+        msg = f"ask.exclude: {text!r} is no pattern ({error}), so what it was meant for would be shown"
+        raise UsageError(msg) from None
+    return shows, body, text
+
+
+_TOKENS = re.compile(r"\*\*/|/\*\*$|\*+|\?|\[[!^]?\]?[^\]]*\]|\\.|.", re.DOTALL)
+
+
+def _translated(words: str) -> str:
+    out = []
+    for token in _TOKENS.findall(words):
+        if token == "**/":
+            out.append("(?:.*/)?")
+        elif token == "/**":
+            out.append("/.*")
+        elif token[0] == "*":
+            out.append("[^/]*")
+        elif token == "?":
+            out.append("[^/]")
+        elif token[0] == "[" and len(token) > 1:
+            inner = token[1:-1]
+            negated = inner[:1] in ("!", "^")
+            inner = (inner[1:] if negated else inner).replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
+            out.append(f"(?!/)[{'^' if negated else ''}{inner}]")
+        else:
+            out.append(re.escape(token[-1]))
+    return "".join(out)
