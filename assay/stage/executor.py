@@ -177,12 +177,12 @@ class LocalExecutor:
             pool.shutdown()
 
     def _prepare(self, work: Prepare) -> None:
-        from assay.run import prepare
-
         def say(text: str) -> None:
             self._happened.put(Told(work.step, text))
 
         try:
+            from assay.run import prepare
+
             job = prepare.build(self._engine, self._project, work.job, say)
         except Exception as error:  # noqa: BLE001 - whoever reads the events decides what it is
             self._happened.put(Unready(work.step, error))
@@ -190,10 +190,10 @@ class LocalExecutor:
             self._happened.put(Ready(work.step, job))
 
     def _perform(self, work: Start, stop: Stop) -> None:
-        from assay.run import lifecycle
-
         watch = _Watch(work.slot, self._happened)
         try:
+            from assay.run import lifecycle
+
             record = lifecycle.perform(work.job, self._engine, watch, stop, self._background)
         except Exception as error:  # noqa: BLE001 - as above
             ended = Ended(work.slot, watch.record, error)
