@@ -13,7 +13,7 @@ from assay.commands import completion
 if TYPE_CHECKING:
     from assay.model.record import RunRecord
 
-PARTS = ("record", "prompt", "transcript", "changes", "checker", "stderr", "network")
+PARTS = ("record", "prompt", "conversation", "answer", "transcript", "changes", "checker", "stderr", "network")
 
 EXAMPLES = """\b
 Examples:
@@ -43,7 +43,8 @@ def command(run: str, parts: tuple[str, ...], *, as_json: bool) -> None:
 
         click.echo(json_text(_facts(path, record)))
         return
-    for part in parts or ("record", "transcript", "changes", "checker"):
+    usual = ("record", "transcript", "changes", "checker")
+    for part in parts or (usual if record.repository is None else ("record", "conversation", "changes")):
         text = "".join(_part(path, record, part))
         if not parts and text:
             click.echo(f"\n-- {part}" if part != "record" else "", nl=part != "record")
@@ -57,9 +58,12 @@ def _part(path: Path, record: RunRecord, part: str) -> Iterator[str]:
         yield _record(path, record)
     elif part == "checker":
         yield from _checker(path)
+    elif part == "conversation":
+        yield from _conversation(path, record)
     else:
         names = {
             "prompt": "prompt.md",
+            "answer": "answer.md",
             "transcript": "transcript.txt",
             "changes": "changes.txt",
             "stderr": "stderr.log",
@@ -155,6 +159,17 @@ def _checker(path: Path) -> Iterator[str]:
         yield from (sanitise(line) for line in _lines(path / "checker" / str(known[-1]["number"]) / "output.txt"))
 
 
+def _conversation(path: Path, record: RunRecord) -> Iterator[str]:
+    """Questions and answers of an ask and of those it follows up."""
+    from assay.run.conversation import conversation
+    from assay.terminal.sanitise import sanitise
+
+    for exchange in conversation(path.parent, record) if record.repository is not None else ():
+        said = exchange.answer or f"(no answer: {exchange.record.ending or exchange.record.state})\n"
+        yield sanitise("".join(f"> {line}\n" for line in exchange.question.splitlines()))
+        yield f"\n{sanitise(said).rstrip()}\n\n"
+
+
 def _facts(path: Path, record: RunRecord) -> dict[str, Any]:
     from dataclasses import asdict
 
@@ -169,10 +184,21 @@ def _facts(path: Path, record: RunRecord) -> dict[str, Any]:
         "chain": [run.id for run in runs],
         "total": asdict(total(runs)),
         "grades": grades(path),
+        **_asked(path, record),
         "changes": [line.rstrip("\n") for line in _lines(path / "changes.txt")],
         "network": _json(path / "fence.json"),
         "files": sorted(entry.name for entry in path.iterdir() if not entry.name.startswith(".")),
     }
+
+
+def _asked(path: Path, record: RunRecord) -> dict[str, Any]:
+    from assay.run.conversation import conversation
+
+    if record.repository is None:
+        return {}
+    told = conversation(path.parent, record)
+    exchanges = [{"run": one.record.id, "question": one.question, "answer": one.answer or None} for one in told]
+    return {"conversation": exchanges, "repository": _json(path / "repository.json")}
 
 
 def _json(file: Path) -> Any:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -43,10 +43,10 @@ def view_for(what: Climb, *, quiet: bool, as_json: bool) -> Iterator[View]:
 class LiveView:
     """Transcripts side by side, as they happen."""
 
-    def __init__(self, what: Climb) -> None:
+    def __init__(self, what: Climb, out: TextIO | None = None) -> None:
         self._what = what
         self._several = what.plan.ladders * sum(rung.runs for rung in what.plan.rungs) > 1
-        self._live = Live(sys.stdout, labels=self._several)
+        self._live = Live(out or sys.stdout, labels=self._several)
 
     def happened(self, happening: Happening) -> None:
         """Show it."""

@@ -14,8 +14,9 @@ from typing import Any
 from assay.model.errors import EngineError
 from assay.model.outcome import Ending
 from assay.model.record import RunRecord, slug
-from assay.run.ask import ANSWER, Ask
+from assay.run.ask import Ask
 from assay.run.attempt import Attempt
+from assay.run.conversation import ANSWER
 from assay.run.record import now, write_atomic
 from assay.sandbox.archive import REGULAR, TarReader
 from assay.sandbox.engine import Engine

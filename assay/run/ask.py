@@ -20,7 +20,7 @@ from assay.model.errors import EngineError, UsageError
 from assay.model.project import Project
 from assay.model.record import RunRecord, State, slug
 from assay.model.task import SLASH_COMMAND, Task, TaskSettings
-from assay.run.chain import chain
+from assay.run.conversation import QUESTION
 from assay.run.owner import me
 from assay.run.repository import Repository, family, look
 from assay.run.withheld import is_private_key
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 MOUNT = "/repo"
 SCRATCH = "/scratch"
 OWNER = 1000
-QUESTION = "question.md"
-ANSWER = "answer.md"
 SHOWN = "repository.json"
 VOLUME = "assay-repository-"
 LABEL = "assay.repository"
@@ -248,8 +246,14 @@ def as_it_is(project: Project, run: Path, record: RunRecord, question: str | Non
     return task_of(ask, internet=record.fence == "open"), ask
 
 
-def follow_up(project: Project, run: Path, question: str, *, timeout: float | None = None) -> Job:
+def follow_up(project: Project, run: Path, question: str, *, rehearse: str | None = None) -> Job:
     """The job that puts a further question to the agent of a run, in its own session; without images.
+
+    Args:
+        project: Settings, registry, what is not shown.
+        run: The run directory.
+        question: As the user puts it.
+        rehearse: Another script for a rehearsal to go on with, from its beginning.
 
     Raises:
         UsageError: That run cannot be gone on with; says why.
@@ -270,6 +274,8 @@ def follow_up(project: Project, run: Path, question: str, *, timeout: float | No
         why = f"it was followed up already, by {by}; follow up that one"
     elif not record.snapshot or not record.session:
         why = f"it ended as {record.ending} and has no session to go on with; ask anew"
+    elif rehearse is not None and not record.rehearsal:
+        why = "it was no rehearsal, and its session knows what a stand-in would not; leave --rehearse out"
     if why is not None:
         msg = f"{record.id} cannot be followed up: {why}"
         raise UsageError(msg)
@@ -277,8 +283,10 @@ def follow_up(project: Project, run: Path, question: str, *, timeout: float | No
     task, ask = as_it_is(project, run, record, question)
     choice = project.registry.validate_choice(record.agent, record.model, record.effort)
     settings = project.settings(task, record.stage if record.stage in project.stages else None)
-    settings = replace(settings, timeout=timeout or settings.timeout, internet=record.fence == "open")
-    script = str(run / "rehearsal.toml") if record.rehearsal else None
+    settings = replace(settings, internet=record.fence == "open")
+    script, turn = rehearse, 0
+    if record.rehearsal and script is None:
+        script, turn = str(run / "rehearsal.toml"), next_turn(run)
     job = prepare.check(project, task, choice, rehearse=script, settings=settings)
     message = question.strip() + (f"\n\n{CHANGED}" if ask.volume != record.repository else "") + "\n"
     return replace(
@@ -287,25 +295,6 @@ def follow_up(project: Project, run: Path, question: str, *, timeout: float | No
         stage=record.stage,
         rung=record.rung,
         fence_mode=record.fence or job.fence_mode,
-        earlier=Earlier(run, record, message, next_turn(run)),
+        earlier=Earlier(run, record, message, turn),
         ask=ask,
     )
-
-
-def conversation(runs: Path, record: RunRecord) -> list[tuple[RunRecord, str, str]]:
-    """Each run of a conversation up to this one, its question and its answer ("" where it has none), oldest first."""
-    told: list[tuple[RunRecord, str, str]] = []
-    for one in chain(runs, record):
-        question, answer = _text(runs / one.id / QUESTION), _text(runs / one.id / ANSWER)
-        if told and told[-1][1:] == (question, ""):
-            # Cut short, and gone on with under the same question.
-            told.pop()
-        told.append((one, question, answer))
-    return told
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text("utf-8", "replace")
-    except OSError:
-        return ""
