@@ -1,8 +1,8 @@
 """The run directory: the only place that writes in `runs/`.
 
-A run directory appears whole, with its first record, or not at all. run.toml is replaced whole (temporary file, fsync,
-rename), its state only moves forward, and once committed it is never written again. Streams are appended line by line.
-index.jsonl is a cache of the committed records: an append that was lost is made good by the next reader.
+A directory without run.toml is no run yet. run.toml is replaced whole (temporary file, fsync, rename), its state only
+moves forward, and once committed it is never written again. Streams are appended line by line. index.jsonl is a cache
+of the committed records: an append that was lost is made good by the next reader.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import os
 import re
 import secrets
 import shutil
-import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -32,13 +31,8 @@ LOCK = ".lock"
 RESUMED_BY = "resumed-by"
 INDEX = "index.jsonl"
 
-UNBORN = ".new-"
-"""How a directory is called that is no run yet, or no more."""
-
 RESERVE = 64 << 10
 """Bytes that a lock file takes up, given back so that a full disk still has room for the last record."""
-
-UNBORN_SECONDS = 60.0
 
 _PART = re.compile(r"\..+\.[0-9a-f]{8}")
 
@@ -83,35 +77,30 @@ class RunDir:
             OSError: `runs` cannot be written; nothing is left behind.
         """
         runs.mkdir(parents=True, exist_ok=True)
-        made = cls(runs / f"{UNBORN}{secrets.token_hex(8)}", record)
-        made.path.mkdir()
+        made = cls._new(runs, record)
         try:
-            made.own()
-            made._reserve()
+            made.reserve()
             for name, data in (files or {}).items():
                 made.write(name, data)
-            made._settle(runs)
+            made.save(State.CREATED)
         except BaseException:
-            made.release()
-            shutil.rmtree(made.path, ignore_errors=True)
+            made.discard()
             raise
         return made
 
-    def _settle(self, runs: Path) -> None:
+    @classmethod
+    def _new(cls, runs: Path, record: RunRecord) -> RunDir:
         """Take an id that nobody has."""
-        record = self.record
         while True:
             record.times.created = at = now()
             record.id = f"{at:%Y%m%dT%H%M%S}Z-{slug(record.task)}-{slug(record.agent)}-{secrets.token_hex(2)}"
-            self.save(State.CREATED)
-            try:
-                self.path.rename(runs / record.id)
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
-            else:
-                self.path = runs / record.id
-                return
+            made = cls(runs / record.id, record)
+            # Between these two steps `clear_unborn` may think that its maker is dead.
+            with contextlib.suppress(FileExistsError, FileNotFoundError):
+                made.path.mkdir()
+                if made.own() and (made.path / LOCK).exists():
+                    return made
+            made.release()
 
     @classmethod
     def take(cls, path: Path) -> RunDir | None:
@@ -168,7 +157,8 @@ class RunDir:
         self._lock = file
         return True
 
-    def _reserve(self) -> None:
+    def reserve(self) -> None:
+        """Take up some room on the disk, see `make_room`."""
         if self._lock is not None and hasattr(os, "posix_fallocate"):
             try:
                 os.posix_fallocate(self._lock.fileno(), 0, RESERVE)
@@ -197,9 +187,7 @@ class RunDir:
 
     def discard(self) -> None:
         """Remove a run directory in which nothing has happened."""
-        gone = self.path.with_name(f"{UNBORN}{secrets.token_hex(8)}")
-        self.path.rename(gone)
-        shutil.rmtree(gone, ignore_errors=True)
+        shutil.rmtree(self.path, ignore_errors=True)
         self.release()
 
     def claim_resume(self, by: str) -> None:
@@ -361,13 +349,13 @@ def left_behind(runs: Path) -> list[str]:
 
 def clear_unborn(runs: Path) -> None:
     """Remove directories whose makers died before they were runs."""
-    for path in runs.glob(f"{UNBORN}*"):
-        unborn = RunDir(path, RunRecord(path.name))
-        with contextlib.suppress(OSError):
-            # Its maker takes the lock within milliseconds.
-            if time.time() - path.stat().st_mtime > UNBORN_SECONDS and unborn.own():
-                shutil.rmtree(path, ignore_errors=True)
-                unborn.release()
+    for name in run_names(runs):
+        if not os.path.exists(f"{runs}/{name}/{RUN_FILE}"):  # noqa: PTH110 - thousands of them
+            unborn = RunDir(runs / name, RunRecord(name))
+            with contextlib.suppress(OSError):
+                if unborn.own() and not (unborn.path / RUN_FILE).exists():
+                    unborn.discard()
+            unborn.release()
 
 
 def cut_torn(path: Path) -> int:
