@@ -53,7 +53,7 @@ class Gemini:
             label,
             same=hash(json.dumps(contents, sort_keys=True)),
             opening=next((_text(c) for c in contents if c.get("role") == "user"), ""),
-            last=shorten(_text(contents[-1])) if contents else "",
+            last=shorten(_text({"parts": (contents[-1].get("parts") or [])[-1:]})) if contents else "",
             messages=len(contents),
             model=model,
             effort=_effort(config),
