@@ -15,6 +15,8 @@ from assay.model.outcome import ExitCode
 from assay.suite.agents.registered import registered_agent
 from assay.suite.agents.sources import Agent, ObjectAgent, RecordedAgent, make_agent
 from assay.suite.agents.spec import AgentSpec
+from assay.suite.judging.judge import Judge
+from assay.suite.judging.spec import JudgeSpec
 from assay.suite.suite import Suite, load_suite
 from assay.terminal.suite_tables import print_remark, print_text
 
@@ -28,6 +30,7 @@ from assay.terminal.suite_tables import print_remark, print_text
 @click.option("--agent", "name", metavar="NAME", help="An agent of the registry, in its container.")
 @click.option("--model", metavar="MODEL", help="Model of --agent.")
 @click.option("--effort", metavar="LEVEL", help="Effort of --agent.")
+@click.option("--rehearse", metavar="SCRIPT", help="A stand-in speaks for the vendor of --agent: no key, no spend.")
 @click.option("--threshold", metavar="X", help="Least score that passes, instead of the suite's own.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--junit", metavar="FILE", type=click.Path(path_type=Path), help="Also write a JUnit file.")
@@ -62,7 +65,7 @@ def _test(suite: Suite, spec: AgentSpec, registered: object, *, as_json: bool, j
 
     with terminable():
         agent, about = _agent(suite, spec, registered)
-        report = run_cases(suite, agent, about=about)
+        report = run_cases(suite, agent, about=about, make_judge=_judge)
     return put_out(report, as_json=as_json, junit=junit)
 
 
@@ -73,8 +76,8 @@ def _chosen(base: AgentSpec, given: dict[str, Any], registered: object) -> Agent
         words = {"object_": "--object", "line": "--command", "name": "--agent"}
         msg = f"{' and '.join(words.get(key, f'--{key}') for key in named)} name several agents; one is tested"
         raise UsageError(msg)
-    if (given["model"] or given["effort"]) and not (given["name"] or base.name):
-        msg = "--model and --effort are for an agent of the registry; add --agent NAME"
+    if any(given[key] for key in ("model", "effort", "rehearse")) and not (given["name"] or base.name):
+        msg = "--model, --effort and --rehearse are for an agent of the registry; add --agent NAME"
         raise UsageError(msg)
     if named or registered is not None:
         base = dataclasses.replace(base, object="", command=(), run="", recorded=None, name=base.name * (not named))
@@ -87,6 +90,7 @@ def _chosen(base: AgentSpec, given: dict[str, Any], registered: object) -> Agent
         name=given["name"] or base.name,
         model=given["model"] or base.model,
         effort=given["effort"] or base.effort,
+        rehearse=given["rehearse"] or base.rehearse,
     )
 
 
@@ -100,6 +104,22 @@ def _words(line: str) -> tuple[str, ...]:
         msg = "--command is empty; give the program to ask"
         raise UsageError(msg)
     return words
+
+
+def _judge(spec: JudgeSpec) -> Judge:
+    """A judge that is an agent of the registry, asked in a container."""
+    from assay.commands.contained import ContainedAgent
+    from assay.suite.judging.judge import NoGrade, TextJudge
+
+    agent = ContainedAgent(spec.agent, spec.model, spec.effort, spec.rehearse)
+
+    def ask(words: str) -> str:
+        answer = agent.answer(words, spec.timeout)
+        if answer.error:
+            raise NoGrade(answer.error)
+        return answer.output
+
+    return TextJudge(ask)
 
 
 def _agent(suite: Suite, spec: AgentSpec, registered: object) -> tuple[Agent, dict[str, object]]:
@@ -118,6 +138,11 @@ def _agent(suite: Suite, spec: AgentSpec, registered: object) -> tuple[Agent, di
             "rehearsal": record.rehearsal,
         }
         return RecordedAgent(trajectory), about
+    if spec.name:
+        from assay.commands.contained import ContainedAgent
+
+        contained = ContainedAgent(spec.name, spec.model, spec.effort, spec.rehearse)
+        return contained, contained.about
     if registered is not None:
         return ObjectAgent(registered), {"object": type(registered).__name__}
     msg = f"which agent? Give --object, --command, --run, --recorded or --agent, or an [agent] table in {suite.file}"

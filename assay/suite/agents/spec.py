@@ -22,6 +22,7 @@ class AgentSpec:
         name: An agent of the registry, run in a container.
         model: For that agent; "" is its default.
         effort: For that agent; "" is its default.
+        rehearse: A script that a stand-in for the vendor's API speaks by; "" is the vendor itself.
         run: A kept run.
         recorded: A file with a trajectory or chat messages as JSON.
         env: Variables for the program.
@@ -35,6 +36,7 @@ class AgentSpec:
     name: str = ""
     model: str = ""
     effort: str = ""
+    rehearse: str = ""
     run: str = ""
     recorded: Path | None = None
     env: dict[str, str] = field(default_factory=dict)
@@ -66,6 +68,7 @@ def read_agent(suite: Table) -> AgentSpec:
         name=table.text("name"),
         model=table.text("model"),
         effort=table.text("effort"),
+        rehearse=str(suite.file.parent / script) if (script := table.text("rehearse")) else "",
         run=table.text("run"),
         recorded=suite.file.parent / recorded if recorded else None,
         env=read_texts(table, "env"),

@@ -19,6 +19,7 @@ class JudgeSpec:
         agent: An agent of the registry, asked in a container.
         model: For that agent; "" is its default.
         effort: For that agent; "" is its default.
+        rehearse: A script that a stand-in for the vendor's API speaks by; "" is the vendor itself.
         votes: How often the judge is asked; the median counts.
         least: Grade from which the answer is good (score 1, else 0); None takes the grade itself as the score.
         timeout: Seconds for one vote.
@@ -29,6 +30,7 @@ class JudgeSpec:
     agent: str = ""
     model: str = ""
     effort: str = ""
+    rehearse: str = ""
     votes: int = 1
     least: Fraction | None = None
     timeout: float = 120.0
@@ -53,6 +55,7 @@ def read_judge(table: Table, shared: JudgeSpec | None) -> JudgeSpec:
         agent=agent or ("" if command else base.agent),
         model=table.text("model", base.model),
         effort=table.text("effort", base.effort),
+        rehearse=str(table.file.parent / script) if (script := table.text("rehearse")) else base.rehearse,
         votes=table.whole("votes", 1) or base.votes,
         least=base.least if least is None else exact(getattr(least, "text", least)),
         timeout=table.seconds("timeout") or base.timeout,
