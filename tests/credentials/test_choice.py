@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -50,7 +49,7 @@ def test_a_variable_is_used_as_the_launcher_will_set_it() -> None:
     held = choose("codex", AGENTS["codex"], {"CODEX_API_KEY": f" {CANARY}\n"}, Path("/nowhere"))
     assert held.env == {"CODEX_API_KEY": CANARY}
     assert held.secrets == (CANARY,)
-    with pytest.raises(CredentialMissing, match="set CODEX_API_KEY or ~/.codex/auth.json"):
+    with pytest.raises(CredentialMissing, match=r"set CODEX_API_KEY or ~/\.codex/auth\.json"):
         choose("codex", AGENTS["codex"], {"CODEX_API_KEY": " \n"}, Path("/nowhere"))
 
 
@@ -127,7 +126,9 @@ def test_the_command_refuses_before_any_engine_is_asked(project: MakeProject) ->
     put(Path(here.env["HOME"]), ".claude/.credentials.json", claude_file(60))
     refused = here.run("run", "tasks/t", "--agent", "claude", env=nowhere)
     refused.assert_refused("before a run of 30m is over", "sign in again")
-    here.run("run", "tasks/t", "--agent", "claude", "--timeout", "5s", "--dry-run", env=nowhere).assert_refused("run of 5s")
+    here.run("run", "tasks/t", "--agent", "claude", "--timeout", "5s", "--dry-run", env=nowhere).assert_refused(
+        "run of 5s"
+    )
 
 
 def test_a_rung_is_held_to_its_own_time(project: MakeProject) -> None:
@@ -160,7 +161,7 @@ def test_only_names_are_shown(project: MakeProject) -> None:
 def test_the_file_is_read_through_a_link(tmp_path: Path) -> None:
     put(tmp_path, "elsewhere.json", CODEX)
     (tmp_path / ".codex").mkdir()
-    os.symlink("../elsewhere.json", tmp_path / ".codex/auth.json")
+    (tmp_path / ".codex/auth.json").symlink_to("../elsewhere.json")
     assert chosen(tmp_path, "codex").files == {"~/.codex/auth.json": CODEX.encode()}
 
 
@@ -171,5 +172,3 @@ def test_a_sign_in_of_another_vendor_is_found_by_star(tmp_path: Path) -> None:
     put(tmp_path, ".grok/auth.json", json.dumps({"https://auth.x.ai::b1a0": {**account, "key": ""}}))
     with pytest.raises(CredentialMissing, match="holds no sign-in"):
         chosen(tmp_path, "grok")
-
-

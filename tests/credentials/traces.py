@@ -1,0 +1,115 @@
+"""Looks for a credential everywhere it could have been left: on the host while a run goes on, and after its end."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import zstandard
+
+from assay.sandbox.engine import Engine
+
+DOCKER = Path("/var/lib/docker/containers")
+
+
+def written(secrets: Iterable[str]) -> list[bytes]:
+    """The ways in which a secret is looked for: as it is, and as a whole in base64."""
+    return [form for secret in secrets for form in (secret.encode(), base64.b64encode(secret.encode()).rstrip(b"="))]
+
+
+class Sampler(threading.Thread):
+    """Reads the host's process list and the engine's account of a project's containers again and again.
+
+    Args:
+        needles: What must not be seen.
+        project: The project's folder, as its containers' labels name it.
+    """
+
+    def __init__(self, needles: list[bytes], project: Path) -> None:
+        super().__init__(daemon=True)
+        self._needles, self._project = needles, str(project)
+        self._engine = Engine.connect()
+        self._over = threading.Event()
+        self.seen: list[str] = []
+        self.rounds = 0
+        self.containers: set[str] = set()
+        self.launched = False
+
+    def run(self) -> None:
+        while not self._over.is_set():
+            self._processes()
+            if self.rounds % 5 == 0:
+                self._inspect()
+            self.rounds += 1
+            self._over.wait(0.01)
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join(10)
+
+    def _note(self, data: bytes, where: str) -> None:
+        self.seen += [f"{where}: {needle!r}" for needle in self._needles if needle in data]
+
+    def _processes(self) -> None:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                line = path.read_bytes()
+            except OSError:
+                continue
+            self.launched = self.launched or b"/opt/assay/launch" in line
+            self._note(line, f"process {line[:60]!r}")
+
+    def _inspect(self) -> None:
+        for listed in self._engine.api.containers(all=True, filters={"label": f"assay.project={self._project}"}):
+            try:
+                found = self._engine.inspect(listed["Id"])
+            except Exception:  # noqa: BLE001 - it was removed meanwhile
+                continue
+            self.containers.add(listed["Id"])
+            self._note(json.dumps(found).encode(), "inspect")
+
+
+def in_files(needles: list[bytes], folder: Path) -> list[str]:
+    """Kept files, archives unpacked, that hold a needle in their content or their name."""
+    found = []
+    for path in sorted(folder.rglob("*")):
+        data = bytes(path.relative_to(folder))
+        if path.is_file():
+            raw = path.read_bytes()
+            data += raw
+            if path.suffix == ".zst":
+                data += zstandard.ZstdDecompressor().stream_reader(io.BytesIO(raw), read_across_frames=True).read()
+        found += [f"{path.relative_to(folder)}: {needle!r}" for needle in needles if needle in data]
+    return found
+
+
+def in_image(needles: list[bytes], engine: Engine, image: str) -> list[str]:
+    """Places of an image that hold a needle: configuration, history, and every byte of `docker save`."""
+    found = []
+    for name, what in (("config", engine.image(image)), ("history", engine.api.history(image))):
+        data = json.dumps(what).encode()
+        found += [f"{name}: {needle!r}" for needle in needles if needle in data]
+    longest = max(len(needle) for needle in needles)
+    tail = b""
+    for chunk in engine.api.get_image(image, chunk_size=4 << 20):
+        window = tail + chunk
+        found += [f"layers: {needle!r}" for needle in needles if needle in window]
+        tail = window[-longest:]
+    return found
+
+
+def on_the_engine(needles: list[bytes], containers: Iterable[str]) -> Iterator[str]:
+    """What the engine still has of removed containers, and logs that hold a needle."""
+    for container in containers:
+        if (DOCKER / container).exists():
+            yield f"{container[:12]} is still there"
+    for log in DOCKER.glob("*/*-json.log"):
+        try:
+            data = log.read_bytes()
+        except OSError:
+            continue
+        yield from (f"{log}: {needle!r}" for needle in needles if needle in data)
