@@ -36,9 +36,10 @@ class Thing:
 @click.command("clean")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @click.option("--force", is_flag=True, help="Also of runs that assay recover could still finish: they are lost.")
+@click.option("--snapshots", is_flag=True, help="Also snapshots of runs that could be resumed: they no longer can be then.")
 @click.option("--images", is_flag=True, help="Also images that were built; the next run builds what it needs.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def command(dry_run: bool, force: bool, images: bool, as_json: bool) -> int:
+def command(dry_run: bool, force: bool, snapshots: bool, images: bool, as_json: bool) -> int:
     """Remove containers and images of runs that are over.
 
     Only what carries our label, and only where the assay that made it has ended. Never a run's directory.
@@ -50,7 +51,7 @@ def command(dry_run: bool, force: bool, images: bool, as_json: bool) -> int:
     engine = Engine.connect()
     failed = 0
     verb = "would remove" if dry_run else "removed"
-    things = [*_containers(engine, force), *_snapshots(engine)]
+    things = [*_containers(engine, force), *_snapshots(engine, snapshots)]
     for thing in things:
         said = verb if thing.goes else "left"
         if thing.goes and not dry_run:
@@ -124,16 +125,19 @@ def _run_folder(labels: dict[str, str]) -> Path | None:
     return folder if folder is not None and folder.is_dir() else None
 
 
-def _snapshots(engine: Engine) -> Iterator[Thing]:
-    """Snapshots that no run can be resumed from any more, because its directory is gone."""
+def _snapshots(engine: Engine, every: bool) -> Iterator[Thing]:
+    """Snapshots that no run can be gone on with from any more; on demand also those that one could."""
+    from assay.commands.snapshots import size_words, snapshots
     from assay.run.owner import alive
 
-    for found in _images(engine, "assay.snapshot"):
-        labels = found.get("Labels") or {}
-        # Another machine's project folder cannot be seen from here.
-        if alive(labels.get("assay.owner", "")) is False and _run_folder(labels) is None:
-            why = "the directory of its run is gone"
-            yield Thing("image", found["Id"], labels["assay.snapshot"], why, goes=True)
+    for one in snapshots(engine):
+        # Another machine's project folder cannot be seen from here, and a living assay knows what it does.
+        if alive(one.owner) is False and not _recoverable({"assay.project": str(one.project), "assay.run": one.run}):
+            why = f"{one.why}, {size_words(one.size)}"
+            if every or not one.needed:
+                yield Thing("image", one.id, f"snapshot of {one.run}", why, goes=True)
+            else:
+                yield Thing("image", one.id, f"snapshot of {one.run}", f"{why}; --snapshots removes it", goes=False)
 
 
 def _built(engine: Engine) -> Iterator[Thing]:

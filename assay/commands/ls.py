@@ -18,6 +18,7 @@ Examples:
   assay ls --task tasks/foo --stage prune --verdict pass
   assay ls --ending session-limit --ending api-error      what can be gone on with
   assay ls --agent claude --json | jq '.[].cost_usd'
+  assay ls --snapshots                                    what unfinished runs take up on the engine
   assay ls --task foo --ids | xargs -n1 assay show"""
 
 HEAD = ("RUN", "TASK", "STAGE", "AGENT", "MODEL", "EFFORT", "ENDING", "VERDICT", "TIME", "TOKENS", "COST")
@@ -40,14 +41,22 @@ HEAD = ("RUN", "TASK", "STAGE", "AGENT", "MODEL", "EFFORT", "ENDING", "VERDICT",
     "--verdict", multiple=True, type=click.Choice([str(verdict) for verdict in Verdict]), help="Only with this verdict."
 )
 @click.option("-n", "--last", type=click.IntRange(1), metavar="N", help="Only the last N.")
+@click.option("--snapshots", is_flag=True, help="The snapshots of unfinished runs instead: size, age, what for.")
 @click.option("--ids", is_flag=True, help="Only the ids, one a line.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON list, each run with all that its record says.")
-def command(last: int | None, *, ids: bool, as_json: bool, **filters: tuple[str, ...]) -> None:
+def command(last: int | None, *, snapshots: bool, ids: bool, as_json: bool, **filters: tuple[str, ...]) -> None:
     """List runs, oldest first; options of one kind widen, of several kinds narrow."""
+    from assay.commands.hint import hint
     from assay.commands.selected import selected
     from assay.model.place import find_root
 
-    runs = find_root() / "runs"
+    root = find_root()
+    runs = root / "runs"
+    hint(runs)
+    if snapshots:
+        _refuse_filters(ids=ids, last=last, filters=filters)
+        _snapshots(root, as_json=as_json)
+        return
     found = list(selected(runs, filters))[-last if last is not None else 0 :]
     if as_json:
         import orjson
@@ -61,6 +70,29 @@ def command(last: int | None, *, ids: bool, as_json: bool, **filters: tuple[str,
         click.echo(table(HEAD, [_row(runs, run) for run in found], right="TIME TOKENS COST"), nl=False)
     else:
         click.echo(f"no run in {runs}" + (" that fits" if any(filters.values()) else ""), err=True)
+
+
+def _refuse_filters(*, ids: bool, last: int | None, filters: Mapping[str, tuple[str, ...]]) -> None:
+    if ids or last is not None or any(filters.values()):
+        msg = "--snapshots lists every snapshot of the project; anything but --json would be ignored, leave it out"
+        raise click.UsageError(msg)
+
+
+def _snapshots(root: Path, *, as_json: bool) -> None:
+    from assay.commands.output import json_text
+    from assay.commands.snapshots import age, size_words, snapshots
+    from assay.sandbox.engine import Engine
+    from assay.terminal.tables import table
+
+    found = list(snapshots(Engine.connect(), root))
+    if as_json:
+        keys = ("id", "run", "size", "made", "needed", "why")
+        click.echo(json_text([{key: getattr(one, key) for key in keys} for one in found]))
+    elif found:
+        rows: list[list[object]] = [[one.run, size_words(one.size), age(one.made), one.why] for one in found]
+        click.echo(table(("RUN", "SIZE", "AGE", "FOR"), rows, right="SIZE AGE"), nl=False)
+    else:
+        click.echo(f"no snapshot of a run in {root}", err=True)
 
 
 def _row(runs: Path, run: Mapping[str, Any]) -> list[object]:

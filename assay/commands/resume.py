@@ -24,7 +24,6 @@ finished, timed out, was resumed already or still runs is refused (exit 2)."""
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as things happen.")
 def command(run: str, prompt: str | None, *, force: bool, quiet: bool, as_json: bool) -> int:
     """Go on with RUN (a path, the start of an id, or `last`) where its agent stopped."""
-    from assay.commands.hint import hint
     from assay.commands.run import carry_out
     from assay.commands.words import chain_words
     from assay.model.project import find_project
@@ -36,7 +35,6 @@ def command(run: str, prompt: str | None, *, force: bool, quiet: bool, as_json: 
 
     project = find_project()
     path = find_run(project.runs, run)
-    hint(project.runs)
     job = resume.check(project, path, message=prompt, force=force)
     what = Climb(None, (job.task,), Plan(1, (Rung(1, 1),)), {Step(0, 1): job})
     code = carry_out(project, what, {"quiet": quiet, "as_json": as_json, "again": True})

@@ -19,6 +19,7 @@ from assay.model.outcome import Ending, Verdict
 from assay.model.record import RunRecord, State
 from assay.run import account, agent, collect, launch, place, prices, snapshot
 from assay.run.attempt import Attempt
+from assay.run.chain import chain
 from assay.run.follow import EVENTS
 from assay.run.grade import Checker, Grading
 from assay.run.job import RUNG_PASSED, Job, Stop, Watch
@@ -313,12 +314,17 @@ def _snapshot(attempt: Attempt, container: str) -> None:
 
 
 def _forget_earlier(attempt: Attempt) -> None:
-    """Remove the snapshot that this run was resumed from, unless it is still what a resume would need."""
-    earlier = attempt.job.earlier
-    if earlier is None or earlier.record.snapshot in (None, attempt.record.snapshot):
+    """Remove the snapshots of the runs that this one goes on with, unless a resume would still need one of them."""
+    record = attempt.record
+    if record.resumed_from is None or (record.resumable and not record.snapshot):
         return
-    if not attempt.record.resumable or attempt.record.snapshot:
-        attempt.engine.remove_image(earlier.record.snapshot)
+    for before in reversed(chain(attempt.dir.path.parent, record)[:-1]):
+        if before.snapshot not in (None, record.snapshot):
+            try:
+                # One that a later snapshot was made of stays until that one goes.
+                attempt.engine.remove_image(before.snapshot)
+            except EngineError as error:
+                attempt.say(f"a snapshot was left behind, `assay clean` removes it: {error}")
 
 
 def write_grade(run: RunDir, number: int, graded: Graded, output: bytes, image: str) -> None:

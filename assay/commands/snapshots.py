@@ -1,0 +1,96 @@
+"""Snapshots on the engine: of which run, how large, how old, and whether a run can still be gone on with from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from assay.sandbox.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One image that an unfinished run was kept in.
+
+    Attributes:
+        id: Of the image.
+        run: Id of the run that it was taken of.
+        project: Whose run it is.
+        owner: Of the run, as in run.toml.
+        size: Bytes that it takes beyond the image it was made from.
+        made: When.
+        needed: Whether a run can be gone on with from it.
+        why: What of that run.
+    """
+
+    id: str
+    run: str
+    project: Path
+    owner: str
+    size: int
+    made: datetime
+    needed: bool
+    why: str
+
+
+def snapshots(engine: Engine, project: Path | None = None) -> Iterator[Snapshot]:
+    """Every snapshot, or those of one project, oldest first.
+
+    Raises:
+        EngineError: The engine failed.
+    """
+    from assay.sandbox.build import engine_words
+
+    of = f"assay.project={project}" if project is not None else "assay.project"
+    with engine_words("list snapshots"):
+        found: list[dict[str, Any]] = engine.api.images(filters={"label": ["assay", "assay.snapshot", of]})
+    known: dict[Path, dict[str, tuple[bool, str]]] = {}
+    for image in sorted(found, key=lambda image: int(image["Created"])):
+        labels = image["Labels"]
+        root = Path(labels["assay.project"])
+        if root not in known:
+            known[root] = _uses(root / "runs")
+        with engine_words("look at a snapshot"):
+            size = int(engine.api.history(image["Id"])[0]["Size"])
+        needed, why = known[root].get(image["Id"], (False, _unused(root, labels["assay.snapshot"])))
+        made = datetime.fromtimestamp(int(image["Created"]), UTC)
+        yield Snapshot(
+            image["Id"], labels["assay.snapshot"], root, labels.get("assay.owner", ""), size, made, needed, why
+        )
+
+
+def _uses(runs: Path) -> dict[str, tuple[bool, str]]:
+    """What each snapshot is good for, by its id; the last run that names it counts."""
+    from assay.commands.ls import resumable_when
+    from assay.run.record import all_runs, resumed_by
+
+    uses = {}
+    for run in all_runs(runs) if runs.is_dir() else ():
+        if image := run.get("snapshot"):
+            by = resumed_by(runs / run["id"])
+            wanted = by is None and (bool(run.get("resumable")) or run.get("repository") is not None)
+            uses[image] = (wanted, resumable_when(run) if wanted else f"resumed by {by}" if by else "not resumable")
+    return uses
+
+
+def _unused(root: Path, run: str) -> str:
+    folder = root / "runs" / run
+    return "its run is not over, see assay recover" if folder.is_dir() else "the directory of its run is gone"
+
+
+def age(made: datetime) -> str:
+    """How long ago, in the largest unit."""
+    seconds = max(0, int((datetime.now(UTC) - made).total_seconds()))
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds // unit} {name}"
+    return f"{seconds} s"
+
+
+def size_words(size: int) -> str:
+    """Bytes for a reader."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.0f} kB"
