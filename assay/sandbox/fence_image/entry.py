@@ -5,6 +5,7 @@ What is imported here is imported before the first rule stands, so it is little.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
 import sys
@@ -19,14 +20,15 @@ def look_around() -> Around:
     """The engine's resolvers, the networks on our links, and whether IPv6 leads anywhere."""
     with open("/etc/resolv.conf", encoding="utf-8") as file:  # noqa: PTH123
         words = [line.split() for line in file]
-    resolvers = tuple(w[1].partition("%")[0] for w in words if len(w) > 1 and w[0] == "nameserver")
+    named = [w[1] for w in words if len(w) > 1 and w[0] == "nameserver"]
+    resolvers = tuple(address for address in named if "%" not in address)
     links, ipv6 = [], False
     with open("/proc/net/route", encoding="ascii") as file:  # noqa: PTH123
         for fields in (line.split() for line in list(file)[1:]):
             target, gateway, mask = (bytes.fromhex(fields[n])[::-1] for n in (1, 2, 7))
             if not any(gateway) and any(mask):
                 links.append(f"{ipaddress.IPv4Address(target)}/{int.from_bytes(mask, 'big').bit_count()}")
-    with open("/proc/net/ipv6_route", encoding="ascii") as file:  # noqa: PTH123
+    with contextlib.suppress(FileNotFoundError), open("/proc/net/ipv6_route", encoding="ascii") as file:  # noqa: PTH123
         for fields in (line.split() for line in file):
             network, size, via = bytes.fromhex(fields[0]), int(fields[1], 16), fields[4]
             if fields[9] == "lo":

@@ -9,6 +9,7 @@ import socket
 import struct
 
 DNS_PORT = 53
+CONNECT_SECONDS = 2
 MOST_PENDING = 512
 MOST_CONNECTIONS = 32
 MOST_BYTES = 65535
@@ -24,11 +25,18 @@ class Forwarder:
     """
 
     def __init__(self, server: socket.socket, resolvers: tuple[str, ...], selector: selectors.BaseSelector) -> None:
-        self.server, self.selector, self.resolvers = server, selector, resolvers
+        self.server, self.selector = server, selector
         self.pending: dict[int, tuple[bytes, tuple[str, int]]] = {}
         self.turn = 0
         self.connections = 0
-        self.upstreams = [self._connected(address, socket.SOCK_DGRAM) for address in resolvers]
+        self.upstreams: list[socket.socket] = []
+        for address in resolvers:
+            # One of a family that leads nowhere from here does no harm beside one that works.
+            with contextlib.suppress(OSError):
+                self.upstreams.append(connected(address, socket.SOCK_DGRAM))
+        if not self.upstreams:
+            msg = f"none of the engine's resolvers can be reached: {', '.join(resolvers) or 'it has none'}"
+            raise OSError(msg)
         for upstream in self.upstreams:
             selector.register(upstream, selectors.EVENT_READ, lambda upstream=upstream: self._reply(upstream))
 
@@ -46,28 +54,24 @@ class Forwarder:
     def accept(self, listener: socket.socket) -> None:
         """Join a client that came by TCP (its answer was too long) with the engine's resolver."""
         client, _ = listener.accept()
-        if self.connections >= MOST_CONNECTIONS:
-            client.close()
-            return
         try:
-            upstream = self._connected(self.resolvers[self.turn % len(self.resolvers)], socket.SOCK_STREAM)
+            if self.connections >= MOST_CONNECTIONS:
+                raise ConnectionRefusedError
+            address = self.upstreams[self.turn % len(self.upstreams)].getpeername()[0]
+            upstream = connected(address, socket.SOCK_STREAM)
         except OSError:
             client.close()
             return
         self.connections += 1
+        client.setblocking(False)
+        upstream.setblocking(False)
         self.selector.register(client, selectors.EVENT_READ, lambda: self._copy(client, upstream))
         self.selector.register(upstream, selectors.EVENT_READ, lambda: self._copy(upstream, client))
-
-    def _connected(self, address: str, kind: socket.SocketKind) -> socket.socket:
-        made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind)
-        made.settimeout(2)
-        made.connect((address, DNS_PORT))
-        return made
 
     def _reply(self, upstream: socket.socket) -> None:
         with contextlib.suppress(OSError):
             reply = upstream.recv(MOST_BYTES)
-            number, client = self.pending.pop(struct.unpack_from(">H", reply)[0], (b"", None))
+            number, client = self.pending.pop(int.from_bytes(reply[:2], "big"), (b"", None))
             if client:
                 self.server.sendto(number + reply[2:], client)
 
@@ -76,8 +80,8 @@ class Forwarder:
             return
         try:
             data = source.recv(MOST_BYTES)
-            if data:
-                target.sendall(data)
+            # Names fit in a socket's buffer; whoever does not take them must not hold up the others.
+            if data and target.send(data) == len(data):
                 return
         except OSError:
             pass
@@ -85,3 +89,19 @@ class Forwarder:
             self.selector.unregister(end)
             end.close()
         self.connections -= 1
+
+
+def connected(address: str, kind: socket.SocketKind) -> socket.socket:
+    """A socket to a resolver.
+
+    Raises:
+        OSError: There is no way to it.
+    """
+    made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind)
+    made.settimeout(CONNECT_SECONDS)
+    try:
+        made.connect((address, DNS_PORT))
+    except OSError:
+        made.close()
+        raise
+    return made

@@ -25,6 +25,8 @@ def config(pins: Sequence[Pin], *, ipv6: bool) -> str:
         "global",
         f"  log {LOG} format raw local0",
         "  maxconn 512",
+        # By default it starts one thread a processor, which a large machine has more of than the container may.
+        "  nbthread 2",
         "defaults",
         "  mode tcp",
         "  timeout connect 10s",
