@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from assay.rehearsal.protocol import Answer, Asked, Call, Heard, Json, Result, shorten, usage
+from assay.rehearsal.protocol import Answer, Asked, Call, Heard, Json, Result, shorten, table, tables, usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,16 +44,16 @@ class Gemini:
         if heard.method != "POST" or verb not in ("generateContent", "streamGenerateContent"):
             return Asked("side", "unknown", Answer.of(_error(404, {"message": f"nothing at {heard.route}"}), 404))
         body = heard.json()
-        contents = [c for c in body.get("contents") or [] if isinstance(c, dict)]
+        contents = tables(body.get("contents"))
         tools = tuple(_tools(body))
-        config = body.get("generationConfig") or {}
+        config = table(body.get("generationConfig"))
         label = _label(config, tools)
         asked = Asked(
             "side" if label else "main",
             label,
             same=hash(json.dumps(contents, sort_keys=True)),
             opening=next((_text(c) for c in contents if c.get("role") == "user"), ""),
-            last=shorten(_text({"parts": (contents[-1].get("parts") or [])[-1:]})) if contents else "",
+            last=shorten(_text({"parts": tables(contents[-1].get("parts"))[-1:]})) if contents else "",
             messages=len(contents),
             model=model,
             effort=_effort(config),
@@ -79,7 +79,9 @@ class Gemini:
         if not asked.streaming:
             return Answer.of({"candidates": [_candidate(pieces, finish)], **last}, 200, headers)
         headers["content-type"] = "text/event-stream"
-        events = [{"candidates": [_candidate([piece], None)], "modelVersion": asked.model} for piece in pieces]
+        events: list[Json] = [
+            {"candidates": [_candidate([piece], None)], "modelVersion": asked.model} for piece in pieces
+        ]
         if "stream_error" in turn:
             return Answer(
                 200, headers, events=[*map(_event, events[:1]), _event(_error(500, turn["stream_error"] or {}))]
@@ -115,14 +117,13 @@ def _label(config: Json, tools: tuple[str, ...]) -> str:
 
 
 def _tools(body: Json) -> Iterator[str]:
-    for tool in body.get("tools") or []:
-        if isinstance(tool, dict):
-            yield from (str(f.get("name")) for f in tool.get("functionDeclarations") or [] if isinstance(f, dict))
-            yield from (key for key in tool if key != "functionDeclarations")
+    for tool in tables(body.get("tools")):
+        yield from (str(function.get("name")) for function in tables(tool.get("functionDeclarations")))
+        yield from (key for key in tool if key != "functionDeclarations")
 
 
 def _effort(config: Json) -> str | None:
-    thinking = config.get("thinkingConfig") or {}
+    thinking = table(config.get("thinkingConfig"))
     budget = thinking.get("thinkingBudget")
     return thinking.get("thinkingLevel") or (f"{budget} thinking tokens" if budget is not None else None)
 
@@ -164,20 +165,18 @@ def _error(status: int, given: Json) -> Json:
 
 def _text(content: Json) -> str:
     texts = []
-    for part in content.get("parts") or []:
-        if isinstance(part, dict):
-            response = (part.get("functionResponse") or {}).get("response") or {}
-            texts.append(str(part.get("text") or response.get("output") or response.get("error") or ""))
+    for part in tables(content.get("parts")):
+        response = table(table(part.get("functionResponse")).get("response"))
+        texts.append(str(part.get("text") or response.get("output") or response.get("error") or ""))
     return "\n".join(texts)
 
 
 def _results(contents: list[Json]) -> list[Result]:
     """Every output in the conversation: the whole of it comes with each request."""
     results = []
-    for content in contents:
-        for part in content.get("parts") or []:
-            if isinstance(part, dict) and (found := part.get("functionResponse")):
-                response = found.get("response") or {}
-                text = str(response.get("output") or response.get("error") or "")
-                results.append(Result(str(found.get("id")), text, True if "error" in response else None))
+    for part in (part for content in contents for part in tables(content.get("parts"))):
+        if found := table(part.get("functionResponse")):
+            response = table(found.get("response"))
+            text = str(response.get("output") or response.get("error") or "")
+            results.append(Result(str(found.get("id")), text, True if "error" in response else None))
     return results

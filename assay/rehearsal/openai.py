@@ -6,7 +6,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from assay.rehearsal.protocol import Answer, Asked, Call, Heard, Json, Result, shorten, usage
+from assay.rehearsal.protocol import Answer, Asked, Call, Heard, Json, Result, shorten, table, tables, usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,10 +25,8 @@ class Chat:
         if heard.method != "POST" or not heard.route.endswith("/chat/completions"):
             return Asked("side", "unknown", Answer.of(_error(404, {"message": f"nothing at {heard.route}"}), 404))
         body = heard.json()
-        messages = [m for m in body.get("messages") or [] if isinstance(m, dict)]
-        tools = tuple(
-            str((tool.get("function") or {}).get("name")) for tool in body.get("tools") or [] if isinstance(tool, dict)
-        )
+        messages = tables(body.get("messages"))
+        tools = tuple(str(table(tool.get("function")).get("name")) for tool in tables(body.get("tools")))
         label = "" if tools else "no tools"
         first = next((_text(m) for m in messages if m.get("role") == "user"), "")
         asked = Asked(
@@ -124,8 +122,7 @@ def _text(message: Json) -> str:
     content = message.get("content")
     if isinstance(content, str):
         return content
-    parts = content if isinstance(content, list) else []
-    return "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
+    return "\n".join(str(part.get("text", "")) for part in tables(content))
 
 
 def _results(messages: list[Json]) -> list[Result]:

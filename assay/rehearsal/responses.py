@@ -11,7 +11,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from assay.rehearsal.protocol import Answer, Asked, Call, Heard, Json, Result, shorten, usage
+from assay.rehearsal.protocol import Answer, Asked, Call, Heard, Json, Result, shorten, table, tables, usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,7 +127,7 @@ class Responses:
     # -- reading
 
     def _response(self, heard: Heard, body: Json) -> Asked:
-        given = [item for item in body.get("input") or [] if isinstance(item, dict)]
+        given = tables(body.get("input"))
         tools = tuple(_tools(body, given))
         label = self._label(heard, tools)
         thread = str(body.get("prompt_cache_key") or "main")
@@ -143,7 +143,7 @@ class Responses:
             last=shorten(_text(given[-1])) if given else "",
             messages=len(given),
             model=str(body.get("model", "")),
-            effort=(body.get("reasoning") or {}).get("effort"),
+            effort=table(body.get("reasoning")).get("effort"),
             tools=tools,
             streaming=bool(body.get("stream")),
             results=tuple(_results(given)[-MAX_RESULTS:]),
@@ -226,13 +226,11 @@ def _cut(text: str) -> list[str]:
 
 def _tools(body: Json, given: list[Json]) -> Iterator[str]:
     """Names of all tools on offer, web tools that are hidden in another's description included."""
-    stack = list(body.get("tools") or [])
-    stack += [tool for item in given if item.get("type") == "additional_tools" for tool in item.get("tools") or []]
+    stack = tables(body.get("tools"))
+    stack += [tool for item in given if item.get("type") == "additional_tools" for tool in tables(item.get("tools"))]
     for tool in stack:
-        if not isinstance(tool, dict):
-            continue
         if tool.get("type") == "namespace":
-            stack += tool.get("tools") or []
+            stack += tables(tool.get("tools"))
             continue
         yield str(tool.get("name") or tool.get("type"))
         for part in str(tool.get("description", "")).split("### `")[1:]:
@@ -251,8 +249,7 @@ def _text(item: Json) -> str:
 def _joined(content: object) -> str:
     if isinstance(content, str):
         return content
-    parts = content if isinstance(content, list) else []
-    return "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
+    return "\n".join(str(part.get("text", "")) for part in tables(content))
 
 
 def _results(given: list[Json]) -> list[Result]:
