@@ -70,7 +70,7 @@ class LiveView:
                 more = "giving up what is not kept yet" if hard else "keeping what is there; once more gives that up"
                 live.note(None, f"{reason}: {more}")
 
-    def _ended(self, record: Any, error: Exception | None) -> None:
+    def _ended(self, record: Any, error: BaseException | None) -> None:
         if record is None:
             self._live.note(None, f"could not start: {error}")
         elif self._several:

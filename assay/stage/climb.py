@@ -49,7 +49,7 @@ class Climbed:
     places: tuple[Place, ...] = ()
     runs: dict[Slot, Mapping[str, Any]] = field(default_factory=dict)
     kept: set[Slot] = field(default_factory=set)
-    errors: dict[Slot | Step, Exception] = field(default_factory=dict)
+    errors: dict[Slot | Step, BaseException] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -78,7 +78,7 @@ def climb(what: Climb, executor: Executor, earlier: Earlier, view: View) -> Clim
     ready: dict[Step, Job] = {}
     climbed = Climbed()
     happenings = executor.events()
-    bug: Exception | None = None
+    bug: BaseException | None = None
     while True:
         decision = decide(what.plan, climbed.state)
         climbed.places = decision.places

@@ -50,7 +50,7 @@ class Unready:
     """A rung cannot start."""
 
     step: Step
-    error: Exception
+    error: BaseException
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Ended:
 
     slot: Slot
     record: RunRecord | None
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,25 +180,24 @@ class LocalExecutor:
         def say(text: str) -> None:
             self._happened.put(Told(work.step, text))
 
+        # Whatever it is, an event says so: a thread that died in silence would be waited for without end.
         try:
             from assay.run import prepare
 
-            job = prepare.build(self._engine, self._project, work.job, say)
-        except Exception as error:  # noqa: BLE001 - whoever reads the events decides what it is
+            ready = Ready(work.step, prepare.build(self._engine, self._project, work.job, say))
+        except BaseException as error:  # noqa: BLE001
             self._happened.put(Unready(work.step, error))
         else:
-            self._happened.put(Ready(work.step, job))
+            self._happened.put(ready)
 
     def _perform(self, work: Start, stop: Stop) -> None:
         watch = _Watch(work.slot, self._happened)
         try:
             from assay.run import lifecycle
 
-            record = lifecycle.perform(work.job, self._engine, watch, stop, self._background)
-        except Exception as error:  # noqa: BLE001 - as above
+            ended = Ended(work.slot, lifecycle.perform(work.job, self._engine, watch, stop, self._background))
+        except BaseException as error:  # noqa: BLE001 - as above
             ended = Ended(work.slot, watch.record, error)
-        else:
-            ended = Ended(work.slot, record)
         with self._lock:
             self._stops.pop(work.slot, None)
         self._happened.put(ended)

@@ -128,3 +128,18 @@ def test_what_was_measured_is_not_run_again(stage: MakeStage) -> None:
     assert executor.running == []
     assert again.exit_code == 1
     assert {run["id"] for run in again.runs.values()} == {run["id"] for run in first.runs.values()}
+
+
+class Absent:
+    """An engine that fails in a way that nobody foresaw."""
+
+    def __getattr__(self, name: str) -> object:
+        raise ZeroDivisionError(name)
+
+
+@pytest.mark.timeout(30)
+def test_whatever_goes_wrong_in_a_thread_is_told(stage: MakeStage) -> None:
+    what, executor, _ = stage({1: "true"})
+    executor._engine = Absent()  # type: ignore[assignment]
+    with pytest.raises(ZeroDivisionError):
+        climb(what, executor, Earlier(), Onlooker())
