@@ -202,8 +202,8 @@ def _exists(engine: Engine, volume: str) -> bool:
 def stream(things: Iterable[Thing], owner: int, copied: Copied, refuse: Callable[[bytes], bool]) -> Iterator[bytes]:
     """A tar stream of these things, in chunks, all of them `owner`'s and readable by it; without an end mark.
 
-    A file is as long as it was when it was opened. The standard library's writer makes 10,000 headers a second, this
-    one 70,000 (measured).
+    A file is as long as it was when it was opened. 100,000 small files cost 2.3 s of CPU, with the standard library's
+    writer three times as much (measured).
 
     Args:
         things: In an order in which folders come before what is in them.
