@@ -20,7 +20,7 @@ class Thing:
     """Something of ours on the engine.
 
     Attributes:
-        kind: `container` or `image`.
+        kind: `container`, `image` or `volume`.
         name: For a reader.
         why: Why it may go, or must stay.
         goes: Whether it is to be removed.
@@ -36,11 +36,17 @@ class Thing:
 @click.command("clean")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @click.option("--force", is_flag=True, help="Also of runs that assay recover could still finish: they are lost.")
-@click.option("--snapshots", is_flag=True, help="Also snapshots of runs that could be resumed: they no longer can be then.")
-@click.option("--images", is_flag=True, help="Also images that were built; the next run builds what it needs.")
+@click.option(
+    "--snapshots", is_flag=True, help="Also snapshots that a run could still be resumed from."
+)
+@click.option(
+    "--images",
+    is_flag=True,
+    help="Also images that were built and copies of repositories; the next run makes what it needs.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def command(dry_run: bool, force: bool, snapshots: bool, images: bool, as_json: bool) -> int:
-    """Remove containers and images of runs that are over.
+    """Remove containers, images and copies of runs that are over.
 
     Only what carries our label, and only where the assay that made it has ended. Never a run's directory.
     """
@@ -60,8 +66,9 @@ def command(dry_run: bool, force: bool, snapshots: bool, images: bool, as_json: 
             except EngineError as error:
                 said, failed = f"could not remove ({error})", failed + 1
         _tell(thing, one_line(said), as_json)
-    # After the containers, which hold images; one that is still held is no failure.
-    for thing in _built(engine) if images else ():
+    # After the containers, which hold images and volumes; one that is still held is no failure.
+    held = [*_copies(engine, images), *(_built(engine) if images else ())]
+    for thing in held:
         said = verb
         if not dry_run:
             try:
@@ -69,7 +76,7 @@ def command(dry_run: bool, force: bool, snapshots: bool, images: bool, as_json: 
             except EngineError as error:
                 said = f"left ({error})"
         _tell(thing, one_line(said), as_json)
-    if not things and not images and not as_json:
+    if not things and not held and not images and not as_json:
         click.echo("nothing to remove")
     return 3 if failed else 0
 
@@ -153,6 +160,21 @@ def _built(engine: Engine) -> Iterator[Thing]:
             yield Thing("image", found["Id"], found["Id"][7:19], "left by a build", goes=True)
 
 
+def _copies(engine: Engine, every: bool) -> Iterator[Thing]:
+    """Copies of repositories that were asked about: those whose folder is gone, or all."""
+    from pathlib import Path
+
+    from assay.run.owner import alive
+    from assay.sandbox.volumes import listed
+
+    for found in listed(engine, "assay.repository"):
+        labels = found.get("Labels") or {}
+        root, here = labels.get("assay.root", ""), alive(labels.get("assay.owner", "")) is not None
+        if every or (here and not Path(root).is_dir()):
+            why = f"a copy of {root}" + ("" if every else ", which is gone")
+            yield Thing("volume", found["Name"], found["Name"], why, goes=True)
+
+
 def _images(engine: Engine, label: str) -> list[dict[str, Any]]:
     from assay.sandbox.build import engine_words
 
@@ -166,6 +188,11 @@ def _remove(engine: Engine, thing: Thing) -> None:
 
     if thing.kind == "container":
         engine.remove(thing.id)
+        return
+    if thing.kind == "volume":
+        from assay.sandbox.volumes import remove
+
+        remove(engine, thing.id)
         return
     with engine_words(f"remove {thing.name}"):
         engine.api.remove_image(thing.id)

@@ -183,7 +183,7 @@ def fill(engine: Engine, ask: Ask, image: str, project: Path, say: Say) -> None:
     repository = ask.repository
     if repository is None:
         return
-    label = {LABEL: family(repository.root), "assay.root": str(repository.root)}
+    label = {LABEL: family(repository.root), "assay.root": str(repository.root), "assay.owner": me()}
     title = repository.root.name or "/"
 
     def content(copied: volumes.Copied) -> Iterable[bytes]:
