@@ -7,10 +7,13 @@ there. Volumes are no part of an image: they are kept beside it.
 
 from __future__ import annotations
 
+import os
 import posixpath
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from assay.model.errors import EngineError
 from assay.run.attempt import Attempt
 from assay.run.launch import HOME, UID
 from assay.run.redact import Stream
@@ -66,7 +69,11 @@ def _strike_out(attempt: Attempt, container: str) -> None:
     if attempt.job.ask is not None:
         # No part of the snapshot, though the place where it is mounted counts as a change.
         changed -= set(attempt.job.ask.mounts)
-    struck = []
+    if any(attempt.redactor.clean(name := os.fsencode(path)) != name for path in changed):
+        msg = "a file's name holds the credential, and no name can be struck out"
+        raise EngineError(msg)
+    struck: dict[str, Put] = {}
+    links: list[tuple[str, str]] = []
     for root in _roots(changed):
         try:
             stat, stream = attempt.engine.get(container, root)
@@ -74,16 +81,20 @@ def _strike_out(attempt: Attempt, container: str) -> None:
             continue
         if stat.link:
             continue
-        reader = TarReader(stream)
+        reader, folder = TarReader(stream), posixpath.dirname(root)
         for member in reader:
-            path = posixpath.join(posixpath.dirname(root), member.name.decode("utf-8", "surrogateescape")).rstrip("/")
-            if member.type == archive.REGULAR and path in changed:
+            path = posixpath.join(folder, os.fsdecode(member.name)).rstrip("/")
+            if member.type == archive.HARD:
+                links.append((path, posixpath.join(folder, os.fsdecode(member.link))))
+            elif member.type == archive.REGULAR and path in changed:
                 cleaned = _cleaned(attempt, reader, member.size)
                 if cleaned is not None:
-                    struck.append(Put(path, cleaned, member.mode, member.uid))
+                    struck[path] = Put(path, cleaned, member.mode, member.uid)
+    # What replaces a file leaves its other names as they were.
+    struck |= {path: replace(struck[target], path=path) for path, target in links if target in struck}
     if struck:
-        attempt.engine.put(container, archive.pack(struck))
-        attempt.log.info("secrets struck out of the snapshot", files=[put.path for put in struck])
+        attempt.engine.put(container, archive.pack(list(struck.values())))
+        attempt.log.info("secrets struck out of the snapshot", files=list(struck))
 
 
 def _roots(changed: set[str]) -> list[str]:

@@ -33,7 +33,7 @@ for place in /app ~ ~/.cache/deep /tmp; do
 done
 ln ~/.cache/deep/plain.txt ~/.cache/deep/hard.txt
 head -c 300000 /dev/zero | tr '\\0' 'a' >/app/long.txt; echo "$s" >>/app/long.txt
-mkdir "/app/folder-$s"; echo >"/app/folder-$s/file"; cp -r ~/.shelly /app/stolen 2>/dev/null
+cp -r ~/.shelly /app/stolen 2>/dev/null
 env >/app/env.txt; echo spread
 """
 
@@ -106,7 +106,7 @@ def test_the_search_finds_what_is_there(project: MakeProject) -> None:
 
 
 def test_a_secret_in_the_name_of_a_file_is_not_kept_in_a_snapshot(project: MakeProject) -> None:
-    here = project(task('mkdir -p ~/"$SHELLY_TOKEN"; echo >~/"$SHELLY_TOKEN/file"; echo begun; sleep 600'))
+    here = project(task('echo >~/"the $SHELLY_TOKEN"; echo >"/app/$SHELLY_TOKEN"; echo begun; sleep 600'))
     secret = f"canary-{uuid.uuid4().hex}"
     running = here.start("run", "tasks/t", "--agent", "shelly", env={"SHELLY_TOKEN": secret})
     running.wait_for("begun")
@@ -133,7 +133,7 @@ def test_a_resumed_run_gets_its_credential_anew(project: MakeProject) -> None:
     second = sign_in("second")
     put(Path(here.env["HOME"]), second)
     say = "cut -c1-40 ~/.shelly/auth.json; stat -c 'mode %a %u' ~/.shelly/auth.json"
-    resumed = here.run("resume", "last", "--message", say, timeout=120).assert_code(0)
+    resumed = here.run("resume", "last", "--prompt", say, timeout=120).assert_code(0)
     text = (here.runs[-1] / "transcript.txt").read_text()
     assert "mode 600 1000" in text, str(resumed)
     assert '{"tokens": {"access_token": "' in text
