@@ -71,19 +71,34 @@ def test_a_suite_made_from_a_run_passes_on_it(kept: Path, assay: Run, tmp_path: 
     assert (again.code, "is there already" in again.err) == (2, True)
 
 
-@pytest.mark.parametrize("decoder", ["claude", "codex", "gemini", "grok", "opencode"])
-def test_every_recorded_success_is_a_trajectory(decoder: str, tmp_path: Path, assay: Run, suite_file: Write) -> None:
-    found = [
-        path
-        for path in sorted((STREAMS / decoder).glob("*.jsonl"))
-        if "success" in path.name and "json" not in path.stem
-    ]
-    assert found
-    file = suite_file("cases: [{name: c, input: '', max_calls: 100, output_regex: ['.']}]\n")
-    for number, stream in enumerate(found):
-        record = replace(RECORD, id=f"20260102T030405Z-hello-x-000{number}", decoder=decoder)
-        outcome = assay("agent", "--suite", file, "--run", keep(tmp_path / "runs", record, stream))
-        assert outcome.code == 0, f"{stream}\n{outcome.out}{outcome.err}"
+@pytest.mark.parametrize(
+    ("decoder", "stream", "tools"),
+    [
+        ("claude", "a-success-tool", "Bash"),
+        ("codex", "a_success_gpt55", "command_execution"),
+        ("gemini", "success-tool", "run_shell_command"),
+        ("grok", "a_success_messages", "run_terminal_command"),
+        ("opencode", "success-tool", "bash"),
+        ("antigravity", "success-tool", "write_to_file"),
+    ],
+)
+def test_every_vendors_stream_is_a_trajectory(
+    decoder: str, stream: str, tools: str, tmp_path: Path, assay: Run, suite_file: Write
+) -> None:
+    file = suite_file(f"cases: [{{name: c, input: '', expect_tools: [{tools}], output_regex: ['.']}}]\n")
+    path = keep(tmp_path / "runs", replace(RECORD, decoder=decoder), STREAMS / decoder / f"{stream}.jsonl")
+    outcome = assay("agent", "--suite", file, "--run", path)
+    assert outcome.code == 0, outcome.out
+
+
+def test_a_sub_agents_calls_are_seen_by_scope(tmp_path: Path, assay: Run, suite_file: Write) -> None:
+    path = keep(tmp_path / "runs", RECORD, STREAMS / "claude" / "j-subagent.jsonl")
+    for scope, tool in (("root", "Agent"), ("leaf", "Bash"), ("actor:general-purpose", "Bash")):
+        file = suite_file(
+            f"cases: [{{name: c, input: '', scope: '{scope}', expect_tools: [{tool}], extra: deny, max_calls: 1}}]\n"
+        )
+        outcome = assay("agent", "--suite", file, "--run", path)
+        assert outcome.code == 0, outcome.out
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,10 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
+def _calls(count: int) -> str:
+    return "1 call" if count == 1 else f"{count} calls"
+
+
 def in_scope(calls: Sequence[Call], scope: str) -> list[Call]:
     """The calls that a metric looks at.
 
@@ -170,7 +174,7 @@ class ForbiddenTools:
         """Look for them."""
         called = [call.name for call in in_scope(trajectory.calls, self.scope) if call.name in self.tools]
         if called:
-            return Score.of(0, 1, f"called: {', '.join(dict.fromkeys(called))} ({len(called)} calls)")
+            return Score.of(0, 1, f"called: {', '.join(dict.fromkeys(called))} ({_calls(len(called))})")
         return Score.of(1, 1, f"none of {', '.join(self.tools)} called")
 
 
@@ -186,4 +190,4 @@ class MaxCalls:
         """Count."""
         count = len(in_scope(trajectory.calls, self.scope))
         held = count <= self.most
-        return Score.of(int(held), 1, f"{count} calls {'<=' if held else '>'} {self.most}")
+        return Score.of(int(held), 1, f"{_calls(count)} {'<=' if held else '>'} {self.most}")
