@@ -119,6 +119,7 @@ def _row(runs: Path, run: Mapping[str, Any]) -> list[object]:
 
 def _ending(runs: Path, run: Mapping[str, Any]) -> str:
     """The ending, and whether and when the run can be gone on with."""
+    from assay.commands.words import resumable_when
     from assay.model.record import State
 
     if run.get("state") != State.COMMITTED:
@@ -129,21 +130,6 @@ def _ending(runs: Path, run: Mapping[str, Any]) -> str:
     if (runs / run["id"] / "resumed-by").exists():
         return f"{ending}, resumed"
     return f"{ending}, {resumable_when(run)}"
-
-
-def resumable_when(run: Mapping[str, Any]) -> str:
-    """`resumable`, with the time before which it would be in vain; in local time."""
-    from datetime import datetime
-
-    reset = run.get("reset_at")
-    if reset is None:
-        return "resumable"
-    at = datetime.fromisoformat(reset) if isinstance(reset, str) else reset
-    now = datetime.now(at.tzinfo)
-    if at <= now:
-        return "resumable"
-    local = at.astimezone()
-    return f"resumable after {local:%H:%M}" if (at - now).days < 1 else f"resumable after {local:%a %d %b %H:%M}"
 
 
 def _unfinished(run: Mapping[str, Any]) -> str:

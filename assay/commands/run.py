@@ -11,7 +11,7 @@ from assay.commands import completion
 
 if TYPE_CHECKING:
     from assay.model.project import Project
-    from assay.stage.climb import Climb
+    from assay.stage.climb import Climb, Climbed
 
 EXAMPLES = """\b
 Examples:
@@ -128,9 +128,19 @@ def carry_out(project: Project, what: Climb, given: dict[str, Any]) -> int:
             climbed = climb(what, executor, earlier, view)
         finally:
             executor.close()
+    _refuse_what_never_started(climbed)
     if given["as_json"]:
         tell(json_line(summary_json(what, climbed, Prices.of(kept))))
     else:
         for line in summary_lines(what, climbed, project.runs, Prices.of(kept)):
             tell(line)
     return climbed.exit_code
+
+
+def _refuse_what_never_started(climbed: Climbed) -> None:
+    """What is refused while a first rung is made ready is refused like anything before: one line, exit 2."""
+    from assay.model.errors import Refused
+
+    errors = list(climbed.errors.values())
+    if errors and not climbed.runs and all(isinstance(error, Refused) for error in errors):
+        raise errors[0]

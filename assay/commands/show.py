@@ -86,8 +86,7 @@ def _lines(file: Path) -> Iterator[str]:
 
 def _record(path: Path, record: RunRecord) -> str:
     """What is known, in the order in which a reader asks."""
-    from assay.commands.ls import resumable_when
-    from assay.commands.words import chain_words, tokens_words, verdict_words
+    from assay.commands.words import chain_words, resumable_when, tokens_words, verdict_words
     from assay.model.place import as_named
     from assay.run.chain import chain, total
     from assay.run.record import resumed_by

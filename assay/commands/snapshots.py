@@ -65,7 +65,7 @@ def snapshots(engine: Engine, project: Path | None = None) -> Iterator[Snapshot]
 
 def _uses(runs: Path) -> dict[str, tuple[bool, str]]:
     """What each snapshot is good for, by its id; the last run that names it counts."""
-    from assay.commands.ls import resumable_when
+    from assay.commands.words import resumable_when
     from assay.run.record import all_runs, resumed_by
 
     uses = {}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.commands.words import result_line
+from assay.commands.words import result_line, resumable_when
 from assay.model.place import as_named
 from assay.stage.climb import Climb, Climbed
 from assay.stage.plan import Place, Result, Rung, Slot, Standing, Step
@@ -55,9 +55,8 @@ def summary_lines(what: Climb, climbed: Climbed, runs: Path, prices: Prices) -> 
         for ladder in range(what.plan.ladders):
             yield from _ladder(what, climbed, ladder, runs, prices)
         yield _spent(climbed)
-    for thing, error in climbed.errors.items():
-        if not isinstance(thing, Slot) or thing not in climbed.runs:
-            yield one_line(f"error: {error}")
+    errors = [error for thing, error in climbed.errors.items() if thing not in climbed.runs]
+    yield from dict.fromkeys(one_line(f"error: {error}") for error in errors)
     yield from _resumable(climbed, runs)
 
 
@@ -161,8 +160,8 @@ def _resumable(climbed: Climbed, runs: Path) -> Iterator[str]:
     for slot in sorted(climbed.runs):
         run = climbed.runs[slot]
         if slot not in climbed.kept and run.get("resumable") and outcome_of(run).result is not Result.SPARED:
-            after = f"   # after {run['reset_at']:%H:%M} UTC" if run.get("reset_at") is not None else ""
-            yield f"to go on: assay resume {as_named(runs / run['id'])}{after}"
+            when = resumable_when(run).removeprefix("resumable").strip()
+            yield f"to go on: assay resume {as_named(runs / run['id'])}" + (f"   # {when}" if when else "")
 
 
 def summary_json(what: Climb, climbed: Climbed, prices: Prices) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +73,16 @@ def tokens_words(kinds: Mapping[str, int]) -> str:
         said += f" ({tokens(kinds['cached'])} cached)"
     out = f"{tokens(kinds['output'])} out" if "output" in kinds else ""
     return ", ".join(part for part in (said, out) if part)
+
+
+def resumable_when(run: Mapping[str, Any]) -> str:
+    """`resumable`, with the time before which it would be in vain; in local time."""
+    reset = run.get("reset_at")
+    if reset is None:
+        return "resumable"
+    at = datetime.fromisoformat(reset) if isinstance(reset, str) else reset
+    now = datetime.now(at.tzinfo)
+    if at <= now:
+        return "resumable"
+    local = at.astimezone()
+    return f"resumable after {local:%H:%M}" if (at - now).days < 1 else f"resumable after {local:%a %d %b %H:%M}"

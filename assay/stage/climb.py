@@ -86,9 +86,11 @@ def climb(what: Climb, executor: Executor, earlier: Earlier, view: View) -> Clim
         if decision.over:
             break
         _carry_out(what, executor, climbed.state, decision, ready)
-        happening = next(happenings)
-        _take_in(climbed, happening, ready, earlier)
-        view.happened(happening)
+        changed = False
+        while not changed:
+            happening = next(happenings)
+            changed = _take_in(climbed, happening, ready, earlier)
+            view.happened(happening)
         error = happening.error if isinstance(happening, Ended | Unready) else None
         if error is not None and not isinstance(error, AssayError | OSError) and bug is None:
             bug = error
@@ -110,8 +112,8 @@ def _carry_out(what: Climb, executor: Executor, state: State, decision: Decision
         executor.submit(Start(slot, replace(ready[slot.step], attempt=slot.attempt)))
 
 
-def _take_in(climbed: Climbed, happening: Happening, ready: dict[Step, Job], earlier: Earlier) -> None:
-    """What happened, as the planner sees it."""
+def _take_in(climbed: Climbed, happening: Happening, ready: dict[Step, Job], earlier: Earlier) -> bool:
+    """What happened, as the planner sees it; False if that is nothing new to it."""
     state = climbed.state
     if isinstance(happening, Ready):
         state.preparing.discard(happening.step)
@@ -137,3 +139,6 @@ def _take_in(climbed: Climbed, happening: Happening, ready: dict[Step, Job], ear
         state.ended[happening.slot] = outcome
     elif isinstance(happening, Asked):
         state.closed = True
+    else:
+        return False
+    return True

@@ -104,6 +104,9 @@ class Asked:
     hard: bool
 
 
+BUILDS = 2
+"""Rungs that are made ready at once."""
+
 Work = Prepare | Start
 Happening = Ready | Unready | Told | Began | Acted | Said | Ended | Asked
 
@@ -137,7 +140,7 @@ class LocalExecutor:
         self._engine, self._project = engine, project
         self._happened: queue.SimpleQueue[Happening] = queue.SimpleQueue()
         self._runs = ThreadPoolExecutor(jobs, "run")
-        self._builds = ThreadPoolExecutor(2, "build")
+        self._builds = threading.Semaphore(BUILDS)
         self._background = ThreadPoolExecutor(2 * jobs + 2, "background")
         self._stops: dict[Slot, Stop] = {}
         self._all = Stop()
@@ -146,7 +149,8 @@ class LocalExecutor:
     def submit(self, work: Work) -> None:
         """Take work; it begins as soon as there is room."""
         if isinstance(work, Prepare):
-            self._builds.submit(self._prepare, work)
+            # Not waited for at the end: the engine gives up a build whose client has gone.
+            threading.Thread(target=self._prepare, args=(work,), name="build", daemon=True).start()
             return
         with self._lock:
             stop = self._stops[work.slot] = Stop()
@@ -173,7 +177,7 @@ class LocalExecutor:
 
     def close(self) -> None:
         """Wait for what still runs and give the threads back."""
-        for pool in (self._runs, self._builds, self._background):
+        for pool in (self._runs, self._background):
             pool.shutdown()
 
     def _prepare(self, work: Prepare) -> None:
@@ -184,7 +188,8 @@ class LocalExecutor:
         try:
             from assay.run import prepare
 
-            ready = Ready(work.step, prepare.build(self._engine, self._project, work.job, say))
+            with self._builds:
+                ready = Ready(work.step, prepare.build(self._engine, self._project, work.job, say))
         except BaseException as error:  # noqa: BLE001
             self._happened.put(Unready(work.step, error))
         else:

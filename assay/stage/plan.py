@@ -214,10 +214,11 @@ def _ladder(plan: Plan, state: State, ladder: int, spent_up: bool) -> _Wish:
         if step in state.broken:
             return _Wish(Place(Standing.BROKEN, rung.number))
         if step not in state.kept:
+            if state.closed or spent_up:
+                # What is being made ready is not waited for: an image may take minutes.
+                return _Wish(Place(Standing.STOPPED if state.closed else Standing.BUDGET, rung.number))
             if step in state.preparing:
                 return _Wish(climbing)
-            if state.closed or spent_up:
-                return _Wish(Place(Standing.STOPPED if state.closed else Standing.BUDGET, rung.number))
             return _Wish(climbing, prepare=[step])
         results = [outcome.result for outcome in state.outcomes(step)]
         if plan.stop_on_pass and Result.PASSED in results:

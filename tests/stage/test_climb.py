@@ -169,6 +169,18 @@ def test_after_a_stop_nothing_starts(make: MakeClimb) -> None:
     assert climbed.exit_code == 130
 
 
+def test_a_build_is_not_waited_for_after_a_stop(make: MakeClimb) -> None:
+    class Building(Scripted):
+        def submit(self, work: Work) -> None:
+            assert isinstance(work, Prepare)
+            self.stop(None, "no patience")
+
+    executor = Building({})
+    climbed = go(make(1), executor)
+    assert climbed.places[0].standing is Standing.STOPPED
+    assert climbed.exit_code == 130
+
+
 def test_earlier_runs_count_only_for_the_very_same_thing(make: MakeClimb) -> None:
     what = make(1, 1)
     digest = what.tasks[0].digest
