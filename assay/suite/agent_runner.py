@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+from assay.model.errors import UsageError
 from assay.model.report import Case, Report
 from assay.model.score import Score, State, mean
 from assay.model.trajectory import Trajectory
@@ -17,7 +18,6 @@ from assay.suite.metrics.output import Answered
 from assay.suite.suite import Suite
 
 MakeJudge = Callable[[JudgeSpec], Judge]
-Progress = Callable[[Case], None]
 
 
 def run_cases(
@@ -27,7 +27,6 @@ def run_cases(
     judge: Judge | None = None,
     make_judge: MakeJudge | None = None,
     about: dict[str, object] | None = None,
-    progress: Progress | None = None,
 ) -> Report:
     """Ask an agent every prompt of a suite and score its answers.
 
@@ -37,14 +36,10 @@ def run_cases(
         judge: Judges every case that wants judging, instead of what the suite says.
         make_judge: Makes a judge of what the suite says where that is no command.
         about: Facts about the agent, for the report.
-        progress: Called with each case as it is done.
     """
     begin = time.monotonic()
-    cases: list[Case] = []
-    for case in suite.cases:
-        cases.append(run_case(suite, case, agent, judge=judge, make_judge=make_judge, end=begin + suite.timeout))
-        if progress is not None:
-            progress(cases[-1])
+    end = begin + suite.timeout
+    cases = [run_case(suite, case, agent, judge=judge, make_judge=make_judge, end=end) for case in suite.cases]
     vacuous = [case.name for case in suite.cases if case.metrics == (Answered(),)]
     notes = [f"asks for nothing but an answer: {', '.join(vacuous)}"] if vacuous else []
     return Report(
@@ -62,8 +57,8 @@ def _judge(spec: JudgeSpec, make: MakeJudge | None) -> Judge:
     if spec.command:
         return CommandJudge(spec.command, spec.timeout)
     if make is None:
-        msg = f"nobody here can make a judge of the agent {spec.agent!r}"
-        raise ValueError(msg)
+        msg = f"the judge {spec.agent!r} is an agent in a container, which only `assay agent` starts; give judge="
+        raise UsageError(msg)
     return make(spec)
 
 

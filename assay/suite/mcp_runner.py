@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from assay.model.report import Case, Report
 from assay.model.score import Score
@@ -15,15 +15,11 @@ from assay.suite.suite import Suite
 from assay.suite.wire.faults import BadAnswer, RpcError, StartFault, WireFault
 from assay.suite.wire.transport import Server, shown_url
 
-Progress = Callable[[Case], None]
 
+def run_checks(suite: Suite) -> Report:
+    """Make every check of a suite, whose `server` is complete, in order and on one server.
 
-def run_checks(suite: Suite, progress: Progress | None = None) -> Report:
-    """Make every check of a suite, in order, on one server (a new one after a fault, or for each check if isolated).
-
-    Args:
-        suite: With its `server` complete.
-        progress: Called with each case as it is done.
+    After a fault there is a new one, and for each check if the suite isolates them.
     """
     begin = time.monotonic()
     cases: dict[int, Case] = {}
@@ -36,8 +32,6 @@ def run_checks(suite: Suite, progress: Progress | None = None) -> Report:
             return _not_started(suite, fault, time.monotonic() - begin)
         for index in order:
             cases[index] = make_case(suite, suite.checks[index], names[index], subject)
-            if progress is not None:
-                progress(cases[index])
     return Report(
         name=suite.name,
         threshold=suite.threshold,

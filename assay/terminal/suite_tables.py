@@ -12,6 +12,8 @@ from assay.model.score import Score, State
 
 PASS, PART, NONE = "✓", "~", "✗"
 _GAP = 2
+_OF_A_FAULT = {"command", "url"}
+"""Evidence that only a fault of the server's has; what an answer was like is in its detail."""
 
 
 def report_text(report: Report) -> str:
@@ -72,7 +74,7 @@ def _case_rows(case: Case) -> Iterable[tuple[str, ...]]:
     metrics = {**({"pass_rate": case.total} if case.total else {}), **case.scores}
     for name, score in metrics.items():
         yield (f"  {safe(name)}", _number(score), safe(score.detail))
-        if score.state is State.ERROR:
+        if score.state is State.ERROR or _OF_A_FAULT & score.evidence.keys():
             for label, text in score.evidence.items():
                 for number, line in enumerate(_safe_lines(text)):
                     yield ("", "", f"{label}: {line}" if number == 0 else f"{' ' * len(label)}  {line}")

@@ -75,6 +75,7 @@ def list_tools(number: object, params: dict[str, Any]) -> None:
         "no_tools_key": {},
         "cursor_number": {"tools": [], "nextCursor": 7},
         "breaks_schema": {"tools": [tool("a", outputSchema=shape)]},
+        "visa": {"tools": [tool(name) for name in ("get_visa_bulletin", "check_priority_date", "explain_term")]},
         "no_structure": {"tools": [tool("a", outputSchema=shape)]},
     }
     if MODE == "hang_list":

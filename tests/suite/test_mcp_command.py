@@ -40,6 +40,45 @@ checks:
     assert assay("mcp", "--server", faulty_line(), "--suite", file, "--threshold", "0.7").code == 1
 
 
+def test_the_readme_suite_of_the_go_harness(assay: Run, suite_file: Write) -> None:
+    """As that harness prints it, but for the cases' names: the suite's own instead of the check's kind."""
+    file = suite_file(
+        """
+# checks.yaml
+threshold: 1.0
+checks:
+  - name: lists_all_tools
+    type: tools_list
+    expect_tools: [get_visa_bulletin, check_priority_date, explain_term]
+  - name: explain_term_works
+    type: tool_call
+    tool: explain_term
+    args: { term: "priority date" }
+    expect_no_error: true
+    max_latency: 10s
+"""
+    )
+    outcome = assay("mcp", "--server", faulty_line("visa"), "--suite", file)
+    assert outcome.out == (
+        "CASE                      SCORE  RESULT\n"
+        "lists_all_tools           1.00   ✓\n"
+        "  tools_list              1.00   3/3 expected tools exposed\n"
+        "explain_term_works        1.00   ✓\n"
+        "  tool_call:explain_term  1.00   2/2 assertions passed\n"
+        "\n"
+        "SUITE SCORE: 1.00   threshold 1.00   PASS\n"
+    )
+    assert outcome.code == 0
+
+
+def test_a_malformed_answer_is_a_failure_with_evidence(assay: Run, suite_file: Write) -> None:
+    file = suite_file("checks: [{type: tool_call, tool: badlist}]\n")
+    outcome = assay("mcp", "--server", faulty_line(), "--suite", file)
+    assert outcome.code == 1
+    assert 'tools/call badlist: malformed result: content is "no list", not a list' in outcome.out
+    assert "stderr: stderr of fine" in outcome.out
+
+
 EXPECTED: dict[str, tuple[str, str, float]] = {
     "ok": ("{tool: a, expect: ok}", "passed", 1),
     "ok on error": ("{tool: fail, expect: ok}", "failed", 0),

@@ -190,6 +190,7 @@ class Stdio:
             else:
                 time.sleep(min(left, 0.005))
             self._lines.clear()
+            self._partial, self._partial_size = [], 0
         return True
 
     def _drain(self, patience: float) -> None:
