@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from assay.suite.wire.connect import connect
 from assay.suite.wire.faults import Gone, NoAnswer, StartFault
@@ -53,7 +55,7 @@ def served(program: str, folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def http_server(handle: Handle) -> Iterator[str]:
+def http_server(handle: Handle, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """An HTTP server whose POSTs are answered by `handle(request, message)`."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -78,10 +80,12 @@ def http_server(handle: Handle) -> Iterator[str]:
 
     server = Quiet(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/mcp"
+        yield f"http{'s' if tls else ''}://127.0.0.1:{server.server_address[1]}/mcp"
     finally:
         server.shutdown()
         server.server_close()
@@ -301,3 +305,26 @@ def test_events_in_any_cut() -> None:
         found = [e for at in range(0, len(stream), size) for e in events.feed(stream[at : at + size])]
         assert [(event.name, event.data) for event in found] == wanted, size
         assert events.last_id == "3"
+
+
+def test_https_with_a_ca_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+
+    def handle(request: BaseHTTPRequestHandler, message: dict[str, Any]) -> None:
+        if not polite(request, message):
+            send(
+                request,
+                200,
+                result(message, {"content": [{"type": "text", "text": "x" * 200_000}]}),
+                "application/json",
+            )
+
+    with http_server(handle, context) as url:
+        with pytest.raises(StartFault, match="certificate verify failed"):
+            connect(Server(url=url))
+        authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+        with connect(Server(url=url)) as session:
+            assert len(session.call("a").text) == 200_000

@@ -21,7 +21,7 @@ from assay.suite.wire.transport import MAX_MESSAGE, Message, Server, Stray, clea
 
 TICK = 0.1
 """Seconds after which a silent server is looked at: has it exited while a child of its own holds the pipe?"""
-PATIENT, HURRIED = (2.0, 1.0, 1.0), (0.1, 0.2, 1.0)
+PATIENT, HURRIED = (1.5, 0.7, 1.0), (0.1, 0.2, 1.0)
 """Seconds for a server to end after its input was closed, after SIGTERM, after SIGKILL."""
 _CHUNK = 1 << 16
 _STDERR_KEPT = 64 * 1024
