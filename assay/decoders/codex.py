@@ -267,7 +267,7 @@ def _tokens(usage: Record) -> Tokens:
 
 def _unwrapped(command: str) -> str:
     """The command as the model wrote it: the CLI shows it quoted, behind `/bin/sh -lc`."""
-    if command.startswith(_SHELL):
+    if command.startswith(_SHELL) and len(command) > len(_SHELL) + 1:
         quote, inner = command[len(_SHELL)], command[len(_SHELL) + 1 : -1]
         if command.endswith(quote):
             if quote == "'" and "'" not in inner:

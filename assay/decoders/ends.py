@@ -21,7 +21,7 @@ _RULES = (
     ("auth", r"\b40[13]\b|unauthori[sz]ed|forbidden|api.?key|authenticat|log(ged)? ?in|sign(ed)? in|credential"),
     ("auth", r"missing environment variable"),
     ("billing", r"\b402\b|billing|credits?\b|insufficient.quota|quota exceeded"),
-    ("rate", r"\b429\b|rate.?limit|too many requests|resource.exhausted"),
+    ("rate", r"\b429\b|rate.?limit|too many requests|resource.{1,10}exhausted"),
     ("model", r"\b404\b|model.{0,80}(not (found|recogni[sz]ed|exist)|does not exist)|unknown model|invalid model"),
     ("server", r"\b5\d\d\b|overloaded|at capacity|high demand|unavailable|internal (server )?error|interrupted"),
     ("network", r"connect|network|stream|socket|timed? ?out|dns|fetch failed"),

@@ -24,10 +24,18 @@ NOISE = ("YOLO mode is enabled", "Loaded cached credentials", "Warning: ", "Ripg
 
 
 @dataclass(slots=True)
+class StreamFacts(Facts):
+    """Facts with the moment that tells this run's part of the session file from an earlier one's."""
+
+    began: str = ""
+    """As the stream writes it, in UTC."""
+
+
+@dataclass(slots=True)
 class _Stream:
     """What was seen so far."""
 
-    facts: Facts = field(default_factory=Facts)
+    facts: StreamFacts = field(default_factory=StreamFacts)
     calls: Calls = field(default_factory=Calls)
     deltas: Deltas = field(default_factory=Deltas)
     answer: io.StringIO = field(default_factory=io.StringIO)
@@ -96,6 +104,7 @@ def decode(lines: Iterable[bytes]) -> Generator[Event, None, Facts]:
             yield from stream.tool_result(record)
         elif kind == "init":
             facts.session = string(record.get("session_id")) or None
+            facts.began = string(record.get("timestamp"))
             # The name that was asked for: an alias stays an alias.
             facts.model = string(record.get("model")) or None
             yield Started(facts.session or "", facts.model or "")
@@ -114,6 +123,8 @@ def decode(lines: Iterable[bytes]) -> Generator[Event, None, Facts]:
 
 def conclude(facts: Facts, exit_: Exit) -> Facts:
     """Add the ending from the result and the exit code, which has more to say than with other CLIs."""
+    if facts.terminal is None and exit_.session_file:
+        facts = replace(facts, tokens=_kept_tokens(exit_.session_file, getattr(facts, "began", "")))
     words = last_words(exit_.stderr, NOISE)
     message = facts.reason or words
     if facts.terminal == "success" and (exit_.code in (0, None) or exit_.stopped):
@@ -139,3 +150,18 @@ def _tokens(stats: Record) -> Tokens | None:
     output = said if given is None else total - given
     reasoning = None if output is None or said is None else output - said
     return Tokens(count(stats.get("input")), count(stats.get("cached")), None, output, reasoning)
+
+
+def _kept_tokens(session_file: bytes, began: str) -> Tokens | None:
+    """What the model's answers of this run add up to; each is written when it comes, and again with its results."""
+    spent: dict[str, Tokens] = {}
+    for record in records(io.BytesIO(session_file)):
+        if isinstance(record, Note) or record.get("type") != "gemini" or string(record.get("timestamp")) < began:
+            continue
+        tokens = obj(record.get("tokens"))
+        given, cached, tool = (count(tokens.get(key)) for key in ("input", "cached", "tool"))
+        said, thoughts = count(tokens.get("output")), count(tokens.get("thoughts"))
+        if given is not None and said is not None:
+            fresh = max(0, given - (cached or 0)) + (tool or 0)
+            spent[string(record.get("id"))] = Tokens(fresh, cached, None, said + (thoughts or 0), thoughts)
+    return sum(spent.values(), Tokens()) if spent else None

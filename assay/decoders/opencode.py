@@ -101,9 +101,9 @@ def conclude(facts: Facts, exit_: Exit) -> Facts:
     if facts.terminal == "stop" and (exit_.code in (0, None) or exit_.stopped):
         return replace(facts, ending=Ending.FINISHED)
     if facts.terminal in GAVE_UP:
-        return replace(facts, ending=Ending.GAVE_UP, reason=facts.reason or GAVE_UP[facts.terminal])
+        return replace(facts, ending=Ending.GAVE_UP, reason=facts.reason or GAVE_UP[facts.terminal], error_kind="")
     if facts.terminal == "MessageAbortedError":
-        return replace(facts, ending=Ending.INTERRUPTED)
+        return replace(facts, ending=Ending.INTERRUPTED, reason="", error_kind="")
     if facts.error_kind:
         return replace(facts, ending=Ending.API_ERROR)
     return without_last_word(facts, exit_, last_words(exit_.stderr))
