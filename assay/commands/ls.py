@@ -84,7 +84,7 @@ def _snapshots(root: Path, *, as_json: bool) -> None:
     from assay.sandbox.engine import Engine
     from assay.terminal.tables import table
 
-    found = list(snapshots(Engine.connect(), root))
+    found = list(snapshots(Engine.connect(), root))[::-1]
     if as_json:
         keys = ("id", "run", "size", "made", "needed", "why")
         click.echo(json_text([{key: getattr(one, key) for key in keys} for one in found]))

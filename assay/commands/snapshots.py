@@ -38,7 +38,7 @@ class Snapshot:
 
 
 def snapshots(engine: Engine, project: Path | None = None) -> Iterator[Snapshot]:
-    """Every snapshot, or those of one project, oldest first.
+    """Every snapshot, or those of one project, newest first: one that another was made of comes after it.
 
     Raises:
         EngineError: The engine failed.
@@ -49,7 +49,8 @@ def snapshots(engine: Engine, project: Path | None = None) -> Iterator[Snapshot]
     with engine_words("list snapshots"):
         found: list[dict[str, Any]] = engine.api.images(filters={"label": ["assay", "assay.snapshot", of]})
     known: dict[Path, dict[str, tuple[bool, str]]] = {}
-    for image in sorted(found, key=lambda image: int(image["Created"])):
+    held: set[str] = set()
+    for image in sorted(found, key=lambda image: int(image["Created"]), reverse=True):
         labels = image["Labels"]
         root = Path(labels["assay.project"])
         if root not in known:
@@ -57,6 +58,10 @@ def snapshots(engine: Engine, project: Path | None = None) -> Iterator[Snapshot]
         with engine_words("look at a snapshot"):
             size = int(engine.api.history(image["Id"])[0]["Size"])
         needed, why = known[root].get(image["Id"], (False, _unused(root, labels["assay.snapshot"])))
+        if image["Id"] in held and not needed:
+            needed, why = True, f"{why}, and a later snapshot is made of it"
+        if needed:
+            held.add(image["ParentId"])
         made = datetime.fromtimestamp(int(image["Created"]), UTC)
         yield Snapshot(
             image["Id"], labels["assay.snapshot"], root, labels.get("assay.owner", ""), size, made, needed, why
@@ -66,14 +71,20 @@ def snapshots(engine: Engine, project: Path | None = None) -> Iterator[Snapshot]
 def _uses(runs: Path) -> dict[str, tuple[bool, str]]:
     """What each snapshot is good for, by its id; the last run that names it counts."""
     from assay.commands.words import resumable_when
+    from assay.model.record import State
     from assay.run.record import all_runs, resumed_by
 
-    uses = {}
-    for run in all_runs(runs) if runs.is_dir() else ():
+    uses: dict[str, tuple[bool, str]] = {}
+    found = {run["id"]: run for run in all_runs(runs)} if runs.is_dir() else {}
+    for run in found.values():
         if image := run.get("snapshot"):
             by = resumed_by(runs / run["id"])
-            wanted = by is None and (bool(run.get("resumable")) or run.get("repository") is not None)
-            uses[image] = (wanted, resumable_when(run) if wanted else f"resumed by {by}" if by else "not resumable")
+            if by is not None:
+                going = by in found and found[by]["state"] != State.COMMITTED
+                uses[image] = (going, f"resumed by {by}{', which is not over' if going else ''}")
+            else:
+                wanted = bool(run.get("resumable")) or run.get("repository") is not None
+                uses[image] = (wanted, resumable_when(run) if wanted else "not resumable")
     return uses
 
 

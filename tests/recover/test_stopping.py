@@ -1,0 +1,191 @@
+"""Ctrl-C and its kin: what runs is kept and goes on later; nothing is left on the engine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import random
+import signal
+import subprocess
+import time
+
+import docker
+import pytest
+
+from tests.project import COMMAND, Project
+from tests.recover.conftest import MakeDrip
+from tests.recover.drip import (
+    RUN,
+    assert_each_once,
+    assert_nothing_left,
+    eventually,
+    on_engine,
+    record,
+    steps_of,
+)
+
+pytestmark = pytest.mark.docker
+
+
+def begun(here: Project, steps: int) -> None:
+    """Block until the last run of a project has said so many steps."""
+    eventually(lambda: here.runs and len(steps_of(here.runs[-1])) >= steps)
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_stopped_goes_on_where_it_stopped(drip: MakeDrip, number: signal.Signals) -> None:
+    here = drip("steps=12\ndelay=0.1\n")
+    running = here.start(*RUN)
+    begun(here, 3)
+    running.signal(number)
+    running.finish().assert_code(130).assert_says("assay resume")
+    first = record(here.runs[0])
+    assert (first["ending"], first["resumable"], first["state"]) == ("interrupted", True, "committed")
+    assert_nothing_left(here)
+    here.run("ls", "--snapshots").assert_code(0).assert_says(first["id"], "kB", "resumable")
+
+    here.run("resume", "last", "-q").assert_code(0).assert_says("pass", "2 runs")
+    second = record(here.runs[1])
+    assert second["verdict"] == "pass"
+    assert second["resumed_from"] == first["id"]
+    assert second["session"] == first["session"]
+    assert second["times"]["limit_seconds"] == pytest.approx(1800 - first["times"]["seconds"], abs=0.01)
+    assert [*steps_of(here.runs[0]), *steps_of(here.runs[1])] == list(range(1, 13))
+    assert_nothing_left(here)
+    here.run("ls", "--snapshots").assert_code(0).assert_says("no snapshot")
+
+
+@pytest.mark.timeout(240)
+def test_interrupted_at_random_moments(drip: MakeDrip) -> None:
+    here = drip("steps=8\ndelay=0.06\n")
+    here.run(*RUN).assert_code(0)
+    dice = random.Random(20261130)
+    for _ in range(2):
+        five = [(here.start(*RUN), dice.uniform(0.3, 3.0)) for _ in range(5)]
+        began = time.monotonic()
+        for running, moment in sorted(five, key=lambda pair: pair[1]):
+            time.sleep(max(0.0, began + moment - time.monotonic()))
+            with contextlib.suppress(ProcessLookupError):
+                running.signal(signal.SIGINT)
+        for running, _ in five:
+            assert running.finish().code in (0, 130), running.finish()
+    assert_nothing_left(here)
+    here.run("recover").assert_code(0).assert_says("nothing to recover")
+    resumed = []
+    for run in here.runs:
+        known = record(run)
+        assert known["state"] == "committed"
+        assert known["ending"] in ("finished", "interrupted"), known
+        assert_each_once(run)
+        if known["resumable"]:
+            resumed.append(here.start("resume", str(run), "-q"))
+    assert resumed
+    for running in resumed:
+        running.finish().assert_code(0).assert_says("pass")
+    assert_nothing_left(here)
+
+
+@pytest.mark.timeout(60)
+def test_a_second_one_gives_the_snapshot_up_and_still_clears_up(drip: MakeDrip) -> None:
+    here = drip("steps=500\ndelay=0.1\ndeaf=1\n")
+    running = here.start(*RUN)
+    begun(here, 2)
+    running.signal(signal.SIGINT)
+    running.wait_for("Ctrl-C")
+    running.signal(signal.SIGINT)
+    began = time.monotonic()
+    running.finish().assert_code(130)
+    assert time.monotonic() - began < 4
+    known = record(here.runs[0])
+    assert (known["ending"], "snapshot" in known) == ("interrupted", False)
+    assert_nothing_left(here)
+
+
+@pytest.mark.timeout(90)
+def test_a_closed_terminal(drip: MakeDrip) -> None:
+    here = drip("steps=100\ndelay=0.1\n")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        ["setsid", "--ctty", "--wait", COMMAND, *RUN[:-1]],
+        cwd=here.root,
+        env=here.env,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    seen = b""
+    while b"step 3" not in seen:
+        seen += os.read(ours, 1 << 16)
+    os.close(ours)
+    process.wait(30)
+    known = record(here.runs[0])
+    assert (known["state"], known["ending"], known["resumable"]) == ("committed", "interrupted", True)
+    assert "snapshot" in known
+    assert_nothing_left(here)
+
+
+def bare_engine(megabytes: int) -> tuple[float, float]:
+    """Seconds that the engine alone takes to end a container that wrote so much, and to commit it: how busy it is."""
+    with contextlib.closing(docker.APIClient(version="auto", timeout=60)) as api:
+        image = api.images(filters={"label": "assay.title"})[0]["Id"]
+        write = f"head -c {megabytes}000000 /dev/urandom >/written; sleep 60"
+        made = api.create_container(image, ["sh", "-c", write], entrypoint=[], labels={"assay-test": "1"})["Id"]
+        api.start(made)
+        eventually(lambda: any("sleep" in " ".join(process) for process in api.top(made)["Processes"]))
+        began = time.monotonic()
+        api.kill(made)
+        api.wait(made)
+        ended = time.monotonic()
+        kept = api.commit(made)["Id"]
+        committed = time.monotonic()
+        api.remove_container(made, force=True)
+        api.remove_image(kept)
+        return time.monotonic() - began - (committed - ended), committed - ended
+
+
+@pytest.mark.timeout(120)
+def test_gone_within_three_seconds_and_a_large_change_within_five_more(drip: MakeDrip) -> None:
+    """An agent that is deaf to TERM is gone soon; 200 MB that it changed cost a few seconds on top."""
+    here = drip("steps=900\ndelay=0.1\ndeaf=1\n")
+    large = drip("steps=900\ndelay=0.1\ndeaf=1\nmb=200\n")
+    ending, committing = bare_engine(200)
+    took = {}
+    for name, one in (("small", here), ("large", large)):
+        running = one.start(*RUN)
+        begun(one, 2)
+        began = time.monotonic()
+        running.signal(signal.SIGINT)
+        eventually(lambda one=one: not on_engine(one, role="agent"), 30)  # type: ignore[misc]
+        took[name] = time.monotonic() - began
+        running.finish().assert_code(130)
+        assert "snapshot" in record(one.runs[0])
+    # 0.5 s and 1 s on an idle machine.
+    assert took["small"] <= max(3, 6 * ending)
+    assert took["large"] <= took["small"] + max(5, 5 * committing)
+    sizes = large.run("ls", "--snapshots", "--json").json()
+    assert sizes[0]["size"] > 200e6
+
+
+@pytest.mark.timeout(60)
+def test_a_stall_is_no_timeout(drip: MakeDrip) -> None:
+    """Silence has a clock of its own, shorter than the time limit, and is resumable; the time limit is a result."""
+    here = drip("steps=3\ndelay=60\n", **{"assay.toml": '[defaults]\nstall = "2s"\ntimeout = "50s"\n'})
+    here.run(*RUN).assert_code(4).assert_says("stalled", "no output for 2 s", "assay resume")
+    known = record(here.runs[0])
+    assert (known["ending"], known["resumable"]) == ("stalled", True)
+    # As long as the CLI says something now and then, the clock of silence starts anew.
+    busy = drip("steps=8\ndelay=0.7\n", **{"assay.toml": '[defaults]\nstall = "2s"\n'})
+    busy.run(*RUN).assert_code(0).assert_says("finished")
+
+
+@pytest.mark.timeout(60)
+def test_a_time_limit_is_a_result(drip: MakeDrip) -> None:
+    here = drip("steps=300\ndelay=0.1\n")
+    here.run(*RUN, "--timeout", "2s").assert_code(1).assert_says("timeout", "fail")
+    known = record(here.runs[0])
+    assert (known["ending"], known["verdict"], known["resumable"]) == ("timeout", "fail", False)
+    assert "snapshot" not in known
+    here.run("resume", "last").assert_refused("time limit", "is a result", "--timeout")
