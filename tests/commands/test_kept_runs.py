@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import time
+import resource
 import xml.etree.ElementTree as ET
 from datetime import timedelta
 from pathlib import Path
@@ -109,13 +109,11 @@ def test_ten_thousand_runs_are_listed_in_a_second(project: MakeProject) -> None:
         (runs / record.id).mkdir()
         lines.append(index_line(record))
     (runs / INDEX).write_bytes(b"".join(lines))
-    took = []
-    for _ in range(3):
-        began = time.monotonic()
-        out = here.run("ls").out
-        took.append(time.monotonic() - began)
-        assert len(out.splitlines()) == 10_001
-    assert min(took) < 1.0, took
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert len(here.run("ls").out.splitlines()) == 10_001
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # One thread that waits for nothing: its CPU time is what a machine with nothing else to do takes.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
 
 
 # -- show -----------------------------------------------------------------------------------------------------------
