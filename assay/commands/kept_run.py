@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from assay.model.errors import UsageError
@@ -45,14 +46,13 @@ def kept_run(name: str) -> tuple[Path, RunRecord, Trajectory]:
             error=_unusable(record),
         )
     if facts and facts[0].text:
-        from dataclasses import replace
-
         trajectory = replace(trajectory, output=facts[0].text)
     return path, record, trajectory
 
 
-def _events(decoding: object, facts: list[Facts]) -> Iterator[Event]:
-    facts.append((yield from decoding))  # type: ignore[misc]
+def _events(decoding: Generator[Event, None, Facts], facts: list[Facts]) -> Iterator[Event]:
+    """The events of a stream; what it states as a whole is added to `facts` at its end."""
+    facts.append((yield from decoding))
 
 
 def _unusable(record: RunRecord) -> str:
