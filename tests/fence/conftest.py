@@ -23,7 +23,9 @@ from assay.sandbox.seccomp import profile
 from tests.fence.outside import Outside, host_service, standing
 
 HERE = Path(__file__).parent
-LABEL = {"assay.test": "fence"}
+SLOT = "assay.test.slot"
+"""Label of all that one slot's session makes; what a killed one left is taken away by the next."""
+
 ROOT_CAPS = (
     "AUDIT_WRITE",
     "CHOWN",
@@ -60,6 +62,20 @@ class Lab:
     network6: str
 
     @property
+    def labels(self) -> dict[str, str]:
+        return {SLOT: str(self.outside.slot)}
+
+    @contextlib.contextmanager
+    def bridge(self, *, internal: bool = False) -> Iterator[str]:
+        """A network of the engine's own."""
+        labels = {"assay": "1", **self.labels}
+        made = self.engine.api.create_network(name(), driver="bridge", internal=internal, labels=labels)["Id"]
+        try:
+            yield made
+        finally:
+            self.engine.api.remove_network(made)
+
+    @property
     def pins(self) -> tuple[Pin, ...]:
         """The vendor; private, because nothing in the pretend internet is global."""
         return (Pin("api.vendor.test", (self.outside.vendor, self.outside.vendor6), private=True),)
@@ -88,7 +104,7 @@ class Lab:
         """A fence that was told to stand."""
         image = str(more.pop("image", self.image))
         pins = self.pins if pins is None else pins
-        fence = Fence(self.engine, image, pins, mode, name=name(), labels=LABEL, **more)  # type: ignore[arg-type]
+        fence = Fence(self.engine, image, pins, mode, name=name(), labels=self.labels, **more)  # type: ignore[arg-type]
         fence.create()
         try:
             fence.start()
@@ -116,7 +132,7 @@ class Lab:
                 image=self.tools,
                 argv=argv,
                 name=name(),
-                labels=LABEL,
+                labels=self.labels,
                 network=network,
                 user=user,
                 caps=granted,
@@ -179,12 +195,15 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
 @pytest.fixture(scope="session")
 def network6(engine: Engine, outside: Outside) -> Iterator[str]:
     """A network of the engine's that has IPv6."""
+    for left in engine.containers({SLOT: str(outside.slot)}):
+        engine.remove(left["Id"])
+    for left in engine.api.networks(filters={"label": f"{SLOT}={outside.slot}"}):
+        engine.api.remove_network(left["Id"])
     prefix = f"fd00:db8:f:{outside.slot:x}"
     pool = {"Subnet": f"{prefix}::/64", "Gateway": f"{prefix}::1"}
     config = {"Driver": "default", "Config": [{"Subnet": f"10.213.{outside.slot}.0/24"}, pool]}
-    made = engine.api.create_network(
-        name(), driver="bridge", ipam=config, enable_ipv6=True, labels={"assay": "1", **LABEL}
-    )
+    labels = {"assay": "1", SLOT: str(outside.slot)}
+    made = engine.api.create_network(name(), driver="bridge", ipam=config, enable_ipv6=True, labels=labels)
     yield str(made["Id"])
     engine.api.remove_network(made["Id"])
 

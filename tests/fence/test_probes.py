@@ -6,7 +6,9 @@ them too, so that an attack that cannot work anywhere is no proof.
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -19,7 +21,16 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(240)]
 
 USER = "1000:1000"
 SLOW = (39, 41, 43)
-"""Package tools with their own retries: minutes in all, so only one set-up waits for them."""
+"""Package tools with their own retries: only one set-up waits for them."""
+
+PATIENT = "closed-nft-user"
+SETUPS = ("closed-nft-root", PATIENT, "closed-legacy-root", "sni-nft-root")
+ATTACKS = [
+    pytest.param(setup, probe, id=f"{setup}-{probe.number}-{probe.title.replace(' ', '-')}")
+    for setup in SETUPS
+    for probe in PROBES
+    if setup == PATIENT or probe.number not in SLOW
+]
 
 
 @dataclass
@@ -64,24 +75,24 @@ def control(lab: Lab) -> Setup:
         return Setup(sections(lab.output(container)), [], None)
 
 
-@pytest.fixture(
-    scope="session",
-    params=["closed-nft-root", "closed-nft-user", "closed-legacy-root", "sni-nft-root"],
-)
-def setup(lab: Lab, request: pytest.FixtureRequest) -> tuple[str, Setup]:
-    mode, backend, who = request.param.split("-")
-    where = lab.network6 if request.param == "closed-nft-root" else "bridge"
-    skip = () if request.param == "closed-nft-user" else SLOW
-    return mode, attack(lab, mode, backend, "0:0" if who == "root" else USER, where, skip)
+@pytest.fixture(scope="session")
+def attacked(lab: Lab) -> Callable[[str], Setup]:
+    """Attack a set-up, once in a session."""
+
+    @functools.cache
+    def once(setup: str) -> Setup:
+        mode, backend, who = setup.split("-")
+        where = lab.network6 if setup == "closed-nft-root" else "bridge"
+        skip = () if setup == PATIENT else SLOW
+        return attack(lab, mode, backend, "0:0" if who == "root" else USER, where, skip)
+
+    return once
 
 
-@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: f"{probe.number}-{probe.title.replace(' ', '-')}")
-def test_attack_fails(setup: tuple[str, Setup], probe: Probe) -> None:
-    mode, found = setup
-    if probe.number in SLOW and probe.number not in found.said:
-        pytest.skip("waited for by another set-up")
-    said = found.said[probe.number]
-    expected = probe.gate if mode == "sni" and probe.gate else probe.fenced
+@pytest.mark.parametrize(("setup", "probe"), ATTACKS)
+def test_attack_fails(attacked: Callable[[str], Setup], setup: str, probe: Probe) -> None:
+    said = attacked(setup).said[probe.number]
+    expected = probe.gate if setup.startswith("sni") and probe.gate else probe.fenced
     assert re.search(expected, said, re.MULTILINE), said
 
 
@@ -94,16 +105,17 @@ def test_attack_works_without_a_fence(control: Setup, probe: Probe) -> None:
     assert re.search(probe.open, control.said[probe.number], re.MULTILINE), control.said[probe.number]
 
 
-def test_outside_saw_the_vendor_called_and_nothing_else(setup: tuple[str, Setup]) -> None:
-    mode, found = setup
+@pytest.mark.parametrize("setup", SETUPS)
+def test_outside_saw_the_vendor_called_and_nothing_else(attacked: Callable[[str], Setup], setup: str) -> None:
+    seen = set(attacked(setup).seen)
     shared = {"TLS other.test", "GET other.test /"}
-    allowed = {"TLS api.vendor.test", "GET api.vendor.test /"} | (shared if mode == "closed" else set())
-    assert {"GET api.vendor.test /"} <= set(found.seen) <= allowed
+    allowed = {"TLS api.vendor.test", "GET api.vendor.test /"} | (set() if setup.startswith("sni") else shared)
+    assert {"GET api.vendor.test /"} <= seen <= allowed
 
 
-def test_report_has_the_names_and_the_addresses(setup: tuple[str, Setup], lab: Lab) -> None:
-    mode, found = setup
-    report = found.report
+@pytest.mark.parametrize("setup", SETUPS)
+def test_report_has_the_names_and_the_addresses(attacked: Callable[[str], Setup], setup: str, lab: Lab) -> None:
+    report = attacked(setup).report
     assert report is not None
     assert report.complete
     assert report.names_refused["secret.exfil.test"] >= 1
@@ -113,11 +125,12 @@ def test_report_has_the_names_and_the_addresses(setup: tuple[str, Setup], lab: L
     assert report.addresses_refused["tcp 169.254.169.254:80"] == 1
     listed = sum(report.addresses_refused.values())
     assert report.packets_refused == listed + report.packets_unlisted
-    assert report.servers_refused == ({"other.test": 1} if mode == "sni" else {})
+    assert report.servers_refused == ({"other.test": 1} if setup.startswith("sni") else {})
 
 
-def test_every_kind_of_socket(setup: tuple[str, Setup]) -> None:
-    verdicts = dict(line.split(" ", 1) for line in setup[1].said[26].splitlines())
+@pytest.mark.parametrize("setup", SETUPS)
+def test_every_kind_of_socket(attacked: Callable[[str], Setup], setup: str) -> None:
+    verdicts = dict(line.split(" ", 1) for line in attacked(setup).said[26].splitlines())
     replies = {
         name for name, verdict in verdicts.items() if verdict in ("ANSWERED", "SENT", "CONNECTED", "MADE", "SET")
     }

@@ -6,7 +6,7 @@ import socket
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.sandbox.fence_image import gate, names, nflog
@@ -64,6 +64,7 @@ def test_what_is_no_query_is_not_answered(raw: bytes) -> None:
     assert names.parse(raw) is None
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=600))
 def test_any_datagram_is_survived(raw: bytes) -> None:
     asked = names.parse(raw)
@@ -109,6 +110,7 @@ def test_packets_are_told_by_where_they_were_going(packet: bytes, told: str) -> 
     assert nflog.describe(packet) == told
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_packet_is_survived(raw: bytes) -> None:
     nflog.describe(raw)

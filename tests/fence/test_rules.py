@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.sandbox.rules import (
@@ -65,6 +65,7 @@ def verdict(rules: Sequence[Rule], to: str, protocol: str, port: int, *, out: st
     return "DROP"
 
 
+@settings(max_examples=50, deadline=None)
 @given(closed_plans, fours, ports, st.sampled_from(["tcp", "udp", "icmp", "gre"]))
 def test_closed_lets_pins_out_and_nothing_else(plan: Plan, to: str, port: int, protocol: str) -> None:
     pinned = any(to in pin.addresses and port in pin.ports for pin in plan.pins)
@@ -72,6 +73,7 @@ def test_closed_lets_pins_out_and_nothing_else(plan: Plan, to: str, port: int, p
     assert verdict(compile_rules(plan, 4), to, protocol, port) == expected
 
 
+@settings(max_examples=50, deadline=None)
 @given(closed_plans)
 def test_closed_lets_every_pin_out(plan: Plan) -> None:
     for pin in plan.pins:
@@ -83,6 +85,7 @@ def test_closed_lets_every_pin_out(plan: Plan) -> None:
                 assert verdict(rules, address, "udp", port) == "REJECT"
 
 
+@settings(max_examples=50, deadline=None)
 @given(closed_plans, sixes, ports)
 def test_closed_holds_over_ipv6(plan: Plan, to: str, port: int) -> None:
     pinned = any(to in pin.addresses and port in pin.ports for pin in plan.pins)
@@ -97,12 +100,14 @@ def test_loopback_is_free_but_for_the_engines_resolver(mode: str) -> None:
     assert verdict(compile_rules(Plan(mode, PINS), 6), "::1", "udp", 53, out="lo") == "ACCEPT"
 
 
+@settings(max_examples=50, deadline=None)
 @given(fours, st.sampled_from(["tcp", "udp", "icmp"]), ports)
 def test_open_lets_global_addresses_out_and_no_others(to: str, protocol: str, port: int) -> None:
     expected = "ACCEPT" if is_global(to) else "REJECT"
     assert verdict(compile_rules(Plan(OPEN), 4), to, protocol, port) == expected
 
 
+@settings(max_examples=50, deadline=None)
 @given(sixes, st.sampled_from(["tcp", "udp"]), ports)
 def test_open_does_so_over_ipv6(to: str, protocol: str, port: int) -> None:
     expected = "ACCEPT" if is_global(to) else "REJECT"
@@ -173,6 +178,7 @@ def test_policies_drop_and_the_last_word_is_a_refusal(version: int) -> None:
     assert text.endswith("COMMIT\n")
 
 
+@settings(max_examples=50, deadline=None)
 @given(closed_plans, st.lists(fours | sixes, max_size=4, unique=True), st.sampled_from([4, 6]))
 def test_growth_inserts_just_what_is_missing(plan: Plan, more: list[str], version: int) -> None:
     grown = [p._replace(addresses=(*p.addresses, *(a for a in more if a not in p.addresses))) for p in plan.pins]
@@ -195,12 +201,14 @@ def test_growth_takes_nothing_away() -> None:
         growth(compile_rules(Plan(CLOSED, PINS), 4), compile_rules(Plan(CLOSED, PINS[:1]), 4))
 
 
+@settings(max_examples=50, deadline=None)
 @given(closed_plans, st.lists(ports, max_size=3, unique=True).map(lambda found: tuple(sorted(found))))
 def test_a_plan_survives_its_journey(plan: Plan, serves: tuple[int, ...]) -> None:
     plan = plan._replace(serves=serves, refused=("9.9.9.9",), lab=("198.51.100.0/24", "2001:db8:f::/64"))
     assert read(written(plan)) == plan
 
 
+@settings(max_examples=50, deadline=None)
 @given(fours | sixes)
 def test_global_is_never_wider_than_the_registries_say(address: str) -> None:
     assert not is_global(address) or ipaddress.ip_address(address).is_global

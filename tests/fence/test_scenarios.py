@@ -16,7 +16,7 @@ import pytest
 from assay.model.errors import EngineError
 from assay.sandbox.rules import CLOSED, OPEN, SNI, Pin
 from assay.sandbox.seccomp import profile
-from tests.fence.conftest import ROOT_CAPS, Lab, name, tar
+from tests.fence.conftest import ROOT_CAPS, Lab, tar
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(120)]
 
@@ -148,8 +148,7 @@ def test_a_process_that_is_added_later_can_do_no_more(lab: Lab) -> None:
 
 def test_the_engines_resolver_carries_names_out_but_not_from_here(lab: Lab) -> None:
     ask = "dig +time=1 +tries=1 @127.0.0.11 {0}.exfil.test >/dev/null; getent hosts {0}2.exfil.test; true"
-    made = lab.engine.api.create_network(name(), driver="bridge", labels={"assay": "1", "assay.test": "fence"})["Id"]
-    try:
+    with lab.bridge() as made:
         with lab.container(made, dns=(lab.outside.other,)) as open_one:
             lab.shell(open_one, ask.format("unfenced"))
         lab.outside.wait_for("unfenced")
@@ -158,22 +157,17 @@ def test_the_engines_resolver_carries_names_out_but_not_from_here(lab: Lab) -> N
             lab.shell(agent, ask.format("fenced"))
             assert set(fence.report().names_refused) == {"fenced2.exfil.test"}
         assert not [line for line in lab.outside.seen[before:] if "exfil" in line]
-    finally:
-        lab.engine.api.remove_network(made)
 
 
 def test_an_internal_network_alone_is_no_fence(lab: Lab) -> None:
     """The host answers in it, and the outside is a wait instead of the prompt refusal that a tool needs."""
     near = f"curl -s -m2 http://{lab.outside.host}:{lab.host_port}/; echo rc=$?"
     far = f"curl -s -m2 http://{lab.outside.other}/; echo rc=$?"
-    made = lab.engine.api.create_network(name(), driver="bridge", internal=True, labels={"assay": "1"})["Id"]
-    try:
+    with lab.bridge(internal=True) as made:
         with lab.container(made) as inside:
             assert lab.shell(inside, f"{near}; {far}") == "the host itselfrc=0\nrc=28\n"
         with lab.fence(where=made) as fence, lab.agent(fence) as agent:
             assert lab.shell(agent, f"{near}; {far}") == "rc=7\nrc=7\n"
-    finally:
-        lab.engine.api.remove_network(made)
 
 
 def test_a_connection_does_not_outlive_its_pin(lab: Lab) -> None:
