@@ -253,7 +253,7 @@ def follow_up(project: Project, run: Path, question: str, *, rehearse: str | Non
         project: Settings, registry, what is not shown.
         run: The run directory.
         question: As the user puts it.
-        rehearse: Another script for a rehearsal to go on with, from its beginning.
+        rehearse: Another script for a rehearsal to go on with, at the turn after those that were played.
 
     Raises:
         UsageError: That run cannot be gone on with; says why.
@@ -284,9 +284,7 @@ def follow_up(project: Project, run: Path, question: str, *, rehearse: str | Non
     choice = project.registry.validate_choice(record.agent, record.model, record.effort)
     settings = project.settings(task, record.stage if record.stage in project.stages else None)
     settings = replace(settings, internet=record.fence == "open")
-    script, turn = rehearse, 0
-    if record.rehearsal and script is None:
-        script, turn = str(run / "rehearsal.toml"), next_turn(run)
+    script = str(run / "rehearsal.toml") if record.rehearsal and rehearse is None else rehearse
     job = prepare.check(project, task, choice, rehearse=script, settings=settings)
     message = question.strip() + (f"\n\n{CHANGED}" if ask.volume != record.repository else "") + "\n"
     return replace(
@@ -295,6 +293,6 @@ def follow_up(project: Project, run: Path, question: str, *, rehearse: str | Non
         stage=record.stage,
         rung=record.rung,
         fence_mode=record.fence or job.fence_mode,
-        earlier=Earlier(run, record, message, turn),
+        earlier=Earlier(run, record, message, next_turn(run)),
         ask=ask,
     )

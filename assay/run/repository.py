@@ -22,7 +22,7 @@ from pathlib import Path
 from assay.model.errors import UsageError
 from assay.model.place import as_named
 from assay.run import git
-from assay.run.withheld import HEAD, Withheld, is_private_key
+from assay.run.withheld import HEAD, RUNS, Withheld, is_private_key
 from assay.sandbox.archive import DIRECTORY, REGULAR, SYMLINK
 from assay.sandbox.volumes import Thing
 
@@ -225,7 +225,8 @@ class _Survey:
 
     def _kept_out(self, name: bytes, *, folder: bool = False) -> bool:
         why = self._rules.why(os.fsdecode(name), folder=folder)
-        if why:
+        # Runs are no part of a repository, and there may be thousands.
+        if why and why != RUNS:
             self.withheld.append((os.fsdecode(name) + ("/" if folder else ""), why))
         return bool(why)
 

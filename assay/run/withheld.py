@@ -22,6 +22,7 @@ KEYS = (
 _KEYS = re.compile(rf"(?:^|/)(?:{'|'.join(KEYS)})(?:/|$)", re.IGNORECASE | re.DOTALL)
 
 _PRIVATE = re.compile(rb"\s*(?:-----BEGIN [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File-|AGE-SECRET-KEY-1)")
+RUNS = "runs of Assay"
 HEAD = 4096
 """Bytes that tell a private key."""
 
@@ -52,7 +53,7 @@ class Withheld:
         if _KEYS.search(name):
             return "may hold a secret"
         if path.startswith(self._outputs):
-            return "runs of Assay"
+            return RUNS
         hidden = ""
         for shows, pattern, text in self._patterns:
             if pattern.match(path):
