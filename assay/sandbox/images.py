@@ -206,6 +206,8 @@ class Builder:
             repository="assay-agent",
             dockerfile=(
                 f"FROM {cli} AS cli\nFROM {image.id}\nUSER 0:0\n"
+                # The classic builder's cache takes two trees for the same that differ in a link's name alone.
+                f"LABEL assay.cli={cli}\n"
                 f"COPY --from=cli {AGENT} {AGENT}\n{user}\n{_handed_over(hand_over)}"
                 f"ENV PATH={json.dumps(path)}\nUSER 1000:1000\n{check}\n"
             ),
