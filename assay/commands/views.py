@@ -21,8 +21,8 @@ from assay.terminal.live import Live
 PHASES = ("grading",)
 """What a run says of itself that is its phase, not news."""
 
-BUILD_STEPS = (": building ", ": pulling", ": making", "waiting", ": Step")
-"""What is told of a build; the rest is in its log."""
+BUILD_STEPS = (": building ", ": pulling", ": making", ", waiting")
+"""What of a build is worth a line that stays; the rest is only seen passing, and is in its log."""
 
 
 @contextmanager
@@ -45,19 +45,26 @@ class LiveView:
 
     def __init__(self, what: Climb, out: TextIO | None = None) -> None:
         self._what = what
-        self._several = what.plan.ladders * sum(rung.runs for rung in what.plan.rungs) > 1
-        self._live = Live(out or sys.stdout, labels=self._several)
+        plan = what.plan
+        self._several = plan.ladders * sum(rung.runs for rung in plan.rungs) > 1
+        self._parallel = min(plan.jobs, plan.ladders * max(rung.runs for rung in plan.rungs)) > 1
+        self._live = Live(out or sys.stdout, labels=self._parallel)
 
     def happened(self, happening: Happening) -> None:
         """Show it."""
         live = self._live
         match happening:
             case Told(_, text):
+                live.ladder(text)
                 if any(mark in text for mark in BUILD_STEPS):
                     live.note(None, text)
+            case Ready() | Unready():
+                live.ladder("")
             case Began(slot, record):
                 about = (record.agent, record.model or "", record.effort or "") if self._several else ()
                 live.start(record.id, label_of(self._what, slot), about)
+                if self._several and not self._parallel:
+                    live.note(record.id, introduction(self._what, slot))
             case Acted(_, record, event):
                 live.event(record.id, event)
             case Said(_, record, text) if text in PHASES:
@@ -99,6 +106,13 @@ def label_of(what: Climb, slot: Slot) -> str:
     task = f"{what.tasks[slot.ladder].name} " if what.plan.ladders > 1 else ""
     ordinal = f"{slot.rung}.{slot.attempt}" if what.stage is not None else str(slot.attempt)
     return f"{task}{ordinal} {what.jobs[slot.step].choice.agent}"
+
+
+def introduction(what: Climb, slot: Slot) -> str:
+    """What comes next, where one run follows the other."""
+    at = f"rung {slot.rung}, run {slot.attempt}" if what.stage is not None else f"run {slot.attempt}"
+    task = f"{what.tasks[slot.ladder].name}, " if what.plan.ladders > 1 else ""
+    return f"{task}{at}: {what.jobs[slot.step].choice.label}"
 
 
 def progress(what: Climb, climbed: Climbed) -> str:
