@@ -45,17 +45,7 @@ def show_plan(project: Project, repository: Repository, laid: LaidOut, *, as_jso
     """What would be seen and who would be asked; nothing is started, and no engine is asked."""
     asked = [_job(job) for job in laid.climb.jobs.values()]
     if as_json:
-        shown = {
-            "repository": str(repository.root),
-            "history": repository.history,
-            "files": [os.fsdecode(thing.name) for thing in repository.files],
-            "bytes": repository.size,
-            "withheld": [{"name": name, "why": why} for name, why in _withheld(repository)],
-            "asked": asked,
-            "notes": [*repository.notes, *laid.notes],
-            "runs": str(project.runs),
-        }
-        click.echo(json.dumps(shown, indent=2))
+        click.echo(json.dumps(_plan(project, repository, laid, asked), indent=2))
         return
     show_visible(repository)
     pairs: list[tuple[str, object]] = []
@@ -68,15 +58,31 @@ def show_plan(project: Project, repository: Repository, laid: LaidOut, *, as_jso
     click.echo(fields(pairs), nl=False)
 
 
+def _plan(project: Project, repository: Repository, laid: LaidOut, asked: list[dict[str, Any]]) -> dict[str, Any]:
+    keys = list(repository.keys_inside())
+    return {
+        "repository": str(repository.root),
+        "history": repository.history,
+        "files": [name for thing in repository.files if (name := os.fsdecode(thing.name)) not in keys],
+        "bytes": repository.size,
+        "withheld": [{"name": name, "why": why} for name, why in _withheld(repository, keys)],
+        "asked": asked,
+        "notes": [*repository.notes, *laid.notes],
+        "runs": str(project.runs),
+    }
+
+
 def show_visible(repository: Repository) -> None:
     """Every name that would be visible, then what would not."""
-    for thing in repository.files:
-        click.echo(_quoted(thing.name))
+    keys = list(repository.keys_inside())
+    shown = [thing.name for thing in repository.files if os.fsdecode(thing.name) not in keys]
+    for name in shown:
+        click.echo(_quoted(name))
     click.echo()
     pairs: list[tuple[str, object]] = [
-        ("not shown", f"{_quoted(os.fsencode(name))} ({why})") for name, why in _withheld(repository)
+        ("not shown", f"{_quoted(os.fsencode(name))} ({why})") for name, why in _withheld(repository, keys)
     ]
-    pairs.append(("visible", f"{len(repository.files)} files, {repository.size / 1e6:.1f} MB, read-only"))
+    pairs.append(("visible", f"{len(shown)} files, {repository.size / 1e6:.1f} MB, read-only"))
     pairs += [("note", note) for note in repository.notes]
     click.echo(fields(pairs), nl=False)
 
@@ -85,8 +91,8 @@ def _quoted(name: bytes) -> str:
     return quote(name).decode("ascii")
 
 
-def _withheld(repository: Repository) -> list[tuple[str, str]]:
-    return [*repository.withheld, *((name, "is a private key") for name in repository.keys_inside())]
+def _withheld(repository: Repository, keys: list[str]) -> list[tuple[str, str]]:
+    return [*repository.withheld, *((name, "is a private key") for name in keys)]
 
 
 def _job(job: Job) -> dict[str, Any]:

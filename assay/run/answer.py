@@ -56,8 +56,8 @@ def places(text: str, ask: Ask) -> list[Place]:
     """
     found: dict[Place, None] = {}
     text = text.replace(f"{ask.workdir}/", "")
-    for pattern in (_QUOTED, _BARE):
-        for match in pattern.finditer(text):
+    for pattern, where in ((_QUOTED, text), (_BARE, _QUOTED.sub(" ", text))):
+        for match in pattern.finditer(where):
             path = match[1].removeprefix("./")
             if _is_path(path, ask):
                 first = int(match[2])
