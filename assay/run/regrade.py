@@ -43,7 +43,9 @@ def check(project: Project, run: Path, task: Path | None = None) -> tuple[RunRec
 
 def _refuse(run: Path, record: RunRecord) -> None:
     why = None
-    if record.state is not State.COMMITTED:
+    if record.repository is not None:
+        why = "it is a question about a repository, whose answer is for you to judge"
+    elif record.state is not State.COMMITTED:
         why = f"it is not over (state {record.state}); `assay recover` finishes what a killed assay left"
     elif record.ending is None or not record.ending.graded:
         why = f"it ended as {record.ending}, so its files are not what its agent had to say; `assay resume` goes on"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -208,6 +210,42 @@ def test_not_even_root_changes_the_repository(
     assert content(engine, copies[0], image) == held
     assert held["sample/a.c"][0] == b"int x;\n"
     assert hash_of(folder) == before
+
+
+REACHES = """
+import socket, sys
+for name, host, port in (("gateway", sys.argv[1], int(sys.argv[2])), ("metadata", "169.254.169.254", 80),
+                         ("private", "10.0.0.1", 80), ("neighbour", sys.argv[3], 80)):
+    try:
+        socket.create_connection((host, port), timeout=10).close()
+        print(name, "REACHED")
+    except ConnectionRefusedError:
+        print(name, "refused")
+    except OSError as error:
+        print(name, type(error).__name__)
+"""
+
+
+def test_nothing_private_can_be_reached(
+    engine: Engine, repository: MakeRepository, copies: list[Ask], tmp_path: Path
+) -> None:
+    """The fence of an ask is open, and closed to the engine's host, on which something listens, and its networks."""
+    bridge = engine.api.inspect_network("bridge")["IPAM"]["Config"][0]
+    gateway = bridge.get("Gateway") or str(ipaddress.ip_network(bridge["Subnet"])[1])
+    with socket.create_server(("0.0.0.0", 0)) as listening:
+        port = listening.getsockname()[1]
+        neighbour = str(ipaddress.ip_network(bridge["Subnet"])[2])
+        command = f"python3 -c '{REACHES}' {gateway} {port} {neighbour}"
+        job = script_job(repository({"a.c": "x"}), tmp_path, copies, command, "root")
+        job = prepare.build(engine, find_project(tmp_path), job, unheard)
+        with ThreadPoolExecutor(4) as pool:
+            record = lifecycle.perform(job, engine, Recorder(), Stop(), pool)
+        listening.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            listening.accept()
+    said = (tmp_path / "runs" / record.id / "events.jsonl").read_text().splitlines()
+    assert [line.split()[0] for line in said] == ["gateway", "metadata", "private", "neighbour"]
+    assert [line for line in said if not line.endswith(" refused")] == []
 
 
 @pytest.mark.timeout(400)

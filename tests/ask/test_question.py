@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.ask.conftest import MakeRepository, write
 from tests.conftest import MakeProject
-from tests.project import Project
+from tests.project import COMMAND, Project
 
 STAGE = """\
 [ask]
@@ -174,3 +177,37 @@ def test_a_word_after_rehearse_is_the_question(here: Project, folder: Path) -> N
     found = here.run("ask", "--repo", str(folder), "--dry-run", "--json", "--rehearse", "Does it work?").json()
     assert found["asked"][0]["rehearsal"]
     assert found["asked"][0]["credentials"] == []
+
+
+def at_a_terminal(here: Project, editor: str, *words: str) -> tuple[int, str]:
+    """Run `assay ask` with standard input a terminal; its exit code and what it says on standard error."""
+    ours, theirs = pty.openpty()
+    try:
+        done = subprocess.run(
+            [COMMAND, "ask", *words],
+            cwd=here.root,
+            env={**here.env, "EDITOR": editor, "VISUAL": ""},
+            stdin=theirs,
+            capture_output=True,
+            timeout=50,
+            check=False,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    return done.returncode, done.stderr.decode()
+
+
+def test_at_a_terminal_the_editor_opens(here: Project, folder: Path) -> None:
+    here.write({"writes": '#!/bin/sh\necho seen >> opened\n{ echo \'Why?\'; cat "$1"; } > t && cat t > "$1"\n'})
+    code, said = at_a_terminal(here, str(here.root / "writes"), "--repo", str(folder))
+    assert (here.root / "opened").read_text() == "seen\n"
+    assert code == 2
+    assert "nobody can be asked" in said
+
+
+@pytest.mark.parametrize("editor", ["true", "touch"])
+def test_an_editor_that_writes_nothing_asks_nothing(here: Project, folder: Path, editor: str) -> None:
+    code, said = at_a_terminal(here, editor, "--repo", str(folder))
+    assert code == 2
+    assert "no question was written" in said
