@@ -39,7 +39,6 @@ def command(run: str, prompt: str | None, *, force: bool, quiet: bool, as_json: 
     what = Climb(None, (job.task,), Plan(1, (Rung(1, 1),)), {Step(0, 1): job})
     code = carry_out(project, what, {"quiet": quiet, "as_json": as_json, "again": True})
     if not as_json and (by := resumed_by(path)) is not None:
-        click.echo(
-            f"  with what it goes on with: {chain_words(total(chain(project.runs, read_record(project.runs / by))))}"
-        )
+        whole = chain(project.runs, read_record(project.runs / by))
+        click.echo(f"in all, with what it goes on with: {chain_words(total(whole))}")
     return code

@@ -249,12 +249,12 @@ class Engine:
 
     def signal(self, container: str, name: str) -> None:
         """Send a signal to the container's process; one that has ended already is left alone."""
-        try:
-            self.api.kill(container, name)
-        except docker.errors.APIError as error:
-            if error.status_code not in (404, 409):
-                msg = f"cannot signal {container[:12]}: {_plain(error)}"
-                raise EngineError(msg) from error
+        with _failing("signal", container):
+            try:
+                self.api.kill(container, name)
+            except docker.errors.APIError as error:
+                if error.status_code not in (404, 409):
+                    raise
 
     def inspect(self, container: str) -> dict[str, Any]:
         """Everything the engine knows of a container."""
@@ -302,15 +302,14 @@ class Engine:
 
     def remove(self, container: str) -> None:
         """Kill and remove a container with its anonymous volumes; one that is gone already is fine."""
-        try:
-            self.api.remove_container(container, force=True, v=True)
-        except docker.errors.NotFound:
-            return
-        except docker.errors.APIError as error:
-            if error.status_code == 409 and "already in progress" in str(error):
+        with _failing("remove", container):
+            try:
+                self.api.remove_container(container, force=True, v=True)
+            except docker.errors.NotFound:
                 return
-            msg = f"cannot remove {container[:12]}: {_plain(error)}"
-            raise EngineError(msg) from error
+            except docker.errors.APIError as error:
+                if error.status_code != 409 or "already in progress" not in str(error):
+                    raise
 
     def containers(self, labels: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
         """Our containers, running or not, that carry all these labels."""
@@ -342,22 +341,20 @@ class Engine:
 
     def image(self, name: str) -> dict[str, Any] | None:
         """What the engine knows of an image, None if it is not there."""
-        try:
-            return cast("dict[str, Any]", self.api.inspect_image(name))
-        except docker.errors.ImageNotFound:
-            return None
-        except docker.errors.APIError as error:
-            msg = f"cannot look at image {name}: {_plain(error)}"
-            raise EngineError(msg) from error
+        with _failing("look at the image", name):
+            try:
+                return cast("dict[str, Any]", self.api.inspect_image(name))
+            except docker.errors.ImageNotFound:
+                return None
 
     def remove_image(self, image: str) -> None:
         """Remove an image and its names; one that is gone, or that something is made of, is left alone."""
-        try:
-            self.api.remove_image(image, force=True)
-        except docker.errors.APIError as error:
-            if error.status_code not in (404, 409):
-                msg = f"cannot remove the image {image}: {_plain(error)}"
-                raise EngineError(msg) from error
+        with _failing("remove the image", image):
+            try:
+                self.api.remove_image(image, force=True)
+            except docker.errors.APIError as error:
+                if error.status_code not in (404, 409):
+                    raise
 
     def commit(self, container: str, repository: str, tag: str, labels: Mapping[str, str]) -> str:
         """Make an image of a stopped container; its id. Volumes are left out, Cmd, Env and User are kept."""

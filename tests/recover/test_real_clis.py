@@ -1,0 +1,148 @@
+"""Real CLIs in rehearsal: a session limit, a resume, and every token of both accounted for."""
+
+from __future__ import annotations
+
+import json
+import signal
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.project import Project
+from tests.recover.drip import assert_nothing_left, eventually, forget_snapshots, record
+
+pytestmark = [pytest.mark.docker, pytest.mark.cli]
+
+AGENTS = ("claude", "codex", "grok")
+
+LIMITED = """
+[[turn]]
+text = "I look around."
+shell = "pwd && ls -a"
+usage = { input = 101, output = 11 }
+
+[[turn]]
+text = "I write half of it."
+shell = "printf 'Hello, ' > hello.txt"
+usage = { input = 203, output = 23 }
+
+[[turn]]
+limit = { resets_in = "1s" }
+
+[[turn]]
+text = "I write the rest."
+shell = "printf 'world!\\\\n' >> hello.txt && cat hello.txt"
+expect = "Hello, world!"
+usage = { input = 307, output = 37 }
+
+[[turn]]
+text = "Done."
+usage = { input = 409, output = 43 }
+"""
+
+FIRST, SECOND = (101 + 203, 11 + 23), (307 + 409, 37 + 43)
+
+SLOW = """
+[[turn]]
+text = "I take my time."
+shell = "printf 'Hello, world!\\\\n' > hello.txt; sleep 30"
+usage = { input = 101, output = 11 }
+
+[[turn]]
+text = "Done."
+usage = { input = 409, output = 43 }
+"""
+
+
+@pytest.fixture
+def hello(project: Callable[..., Project]) -> Iterator[Project]:
+    here = project({"limited.toml": LIMITED, "slow.toml": SLOW}, "hello")
+    yield here
+    forget_snapshots(here)
+
+
+def spent(run: Path) -> tuple[int, int]:
+    """What a run's record says: everything in, everything out."""
+    tokens: dict[str, int] = record(run)["tokens"]
+    return sum(tokens.get(kind, 0) for kind in ("input", "cached", "cache_write")), tokens["output"]
+
+
+def served(run: Path) -> set[int]:
+    """The turns that the stand-in answered in a run."""
+    asked: list[dict[str, Any]] = json.loads((run / "rehearsal.json").read_bytes())["requests"]
+    return {request["turn"] for request in asked if request.get("turn") is not None}
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("agent", AGENTS)
+def test_session_limit_and_on(hello: Project, agent: str) -> None:
+    outcome = hello.run("run", "tasks/hello", "--agent", agent, "--rehearse", "limited.toml", "-q", timeout=150)
+    outcome.assert_code(4).assert_says("session-limit", "assay resume")
+    first = record(hello.runs[0])
+    assert (first["ending"], first["resumable"]) == ("session-limit", True)
+    assert "verdict" not in first
+    assert served(hello.runs[0]) == {0, 1, 2}
+    assert spent(hello.runs[0]) == FIRST
+    hello.run("ls").assert_says("session-limit, resumable")
+
+    hello.run("resume", "last", "--force", "-q", timeout=100).assert_code(0).assert_says("pass", "in all")
+    second = record(hello.runs[1])
+    assert (second["ending"], second["verdict"], second["resumed_from"]) == ("finished", "pass", first["id"])
+    assert second["session"] == first["session"]
+    assert (second["cli_version"], second["model"], second["fence"]) == (first["cli_version"], first["model"], "closed")
+    assert served(hello.runs[1]) == {3, 4}
+    assert spent(hello.runs[1]) == SECOND
+    assert json.loads((hello.runs[1] / "rehearsal.json").read_bytes())["problems"] == []
+
+    total = hello.run("show", "last", "--json").json()["total"]
+    into = sum(total["tokens"][kind] or 0 for kind in ("input", "cached", "cache_write"))
+    assert (into, total["tokens"]["output"]) == (FIRST[0] + SECOND[0], FIRST[1] + SECOND[1])
+    costs = [record(run)["cost_usd"] for run in hello.runs if "cost_usd" in record(run)]
+    assert total["cost_usd"] == (pytest.approx(sum(costs)) if costs else None)
+    assert total["cost_unknown"] == 2 - len(costs)
+    hello.run("ls", "--snapshots").assert_says("no snapshot")
+    assert_nothing_left(hello)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("agent", AGENTS)
+def test_killed_recovered_interrupted_resumed(hello: Project, agent: str) -> None:
+    """assay is killed in the middle of a tool call, taken over, stopped by Ctrl-C; the agent then goes on."""
+    running = hello.start("run", "tasks/hello", "--agent", agent, "--rehearse", "slow.toml", "-q")
+    eventually(lambda: hello.runs and b"sleep 30" in events(hello.runs[0]), 100)
+    running.process.kill()
+    again = hello.start("recover")
+    again.wait_for("sleep 30")
+    again.signal(signal.SIGINT)
+    again.finish().assert_code(130)
+    first = record(hello.runs[0])
+    assert (first["state"], first["ending"], first["resumable"]) == ("committed", "interrupted", True)
+    assert spent(hello.runs[0]) == (101, 11)
+    assert_nothing_left(hello)
+
+    hello.run("resume", "last", "-q", timeout=100).assert_code(0).assert_says("pass")
+    second = record(hello.runs[1])
+    assert second["session"] == first["session"]
+    assert spent(hello.runs[1]) == (409, 43)
+    assert_nothing_left(hello)
+
+
+def events(run: Path) -> bytes:
+    path = run / "events.jsonl"
+    return path.read_bytes() if path.exists() else b""
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_refused_credential_is_named(hello: Project, agent: str) -> None:
+    hello.write({"refused.toml": '[[turn]]\nstatus = 401\nerror = "invalid key"\ntimes = 99\n'})
+    outcome = hello.run("run", "tasks/hello", "--agent", agent, "--rehearse", "refused.toml", "-q", timeout=120)
+    outcome.assert_code(4)
+    known = record(hello.runs[0])
+    names = tomllib.loads((Path(__file__).parents[2] / "agents.toml").read_text())["agents"][agent]["rehearsal"]["env"]
+    assert (known["ending"], known["error_kind"]) == ("api-error", "auth")
+    assert f"the credential was {', '.join(names)}" in known["reason"]
+    assert known["times"]["seconds"] < 90, "a wrong key is not tried for minutes"
