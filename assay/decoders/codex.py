@@ -7,7 +7,6 @@ response, written at once.
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import shlex
@@ -16,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from assay.decoders.codex_session import Rollout, tokens_of
 from assay.decoders.ends import Calls, error_kind, last_words, without_last_word
-from assay.decoders.lines import Record, count, items, obj, records, string
+from assay.decoders.lines import Record, items, obj, records, string
 from assay.model.events import Event, Exit, Facts, Note, Started, Text, Thinking, ToolCall, ToolResult
 from assay.model.outcome import Ending, Tokens
 
@@ -32,9 +32,6 @@ _AGAIN_AT = re.compile(
     r"try again at (?:([A-Z][a-z]{2}) (\d{1,2})(?:st|nd|rd|th), (\d{4}) )?(\d{1,2}):(\d{2}) ([AP])M", re.IGNORECASE
 )
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
-_ROLLOUT_LINES = (
-    b'"session_meta"', b'"turn_context"', b'"token_usage_record"', b'"task_started"', b'"task_complete"',
-)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -63,7 +60,7 @@ class _Stream:
             facts.begun = True
         elif kind == COMPLETED:
             facts.terminal, facts.reason = COMPLETED, ""
-            facts.tokens = _tokens(obj(record.get("usage")))
+            facts.tokens = tokens_of(obj(record.get("usage")))
             yield Note("success")
         elif kind == FAILED:
             self.held = ""
@@ -148,7 +145,7 @@ def decode(lines: Iterable[bytes]) -> Generator[Event, None, Facts]:
 
 def conclude(facts: Facts, exit_: Exit) -> Facts:
     """Add the ending, and what the rollout knows: model, version, tokens of this run alone, the kind of a failure."""
-    rollout = _Rollout.read(exit_.session_file, facts.session) if exit_.session_file and facts.session else _Rollout()
+    rollout = Rollout.read(exit_.session_file, facts.session) if exit_.session_file and facts.session else Rollout()
     facts = replace(
         facts,
         model=rollout.model or facts.model,
@@ -166,7 +163,7 @@ def conclude(facts: Facts, exit_: Exit) -> Facts:
     return without_last_word(facts, exit_, last_words(exit_.stderr, NOISE))
 
 
-def _failed(facts: Facts, exit_: Exit, rollout: _Rollout) -> Facts:
+def _failed(facts: Facts, exit_: Exit, rollout: Rollout) -> Facts:
     message = facts.reason
     # "You've" comes with U+2019 for its apostrophe.
     if "hit your usage limit" in message or rollout.failure == "usage_limit_exceeded":
@@ -191,78 +188,13 @@ def _again_at(message: str, ended_at: datetime | None) -> datetime | None:
         return None
 
 
-def _own_tokens(facts: Facts, exit_: Exit, rollout: _Rollout) -> Tokens | None:
+def _own_tokens(facts: Facts, exit_: Exit, rollout: Rollout) -> Tokens | None:
     # The rollout's last turn is an earlier run's if this one never began, or broke off while that one is complete.
     ours = facts.terminal is not None or (getattr(facts, "begun", True) and not rollout.complete)
     if ours and rollout.tokens is not None:
         return rollout.tokens
     # What a resumed stream counts includes the earlier runs of its thread, and how much that was is not said.
     return None if exit_.resumed else facts.tokens
-
-
-@dataclass(slots=True)
-class _Rollout:
-    """What the session file tells of the thread's last turn.
-
-    Attributes:
-        complete: Whether that turn came to its own end.
-        failure: The CLI's own word for why it failed.
-    """
-
-    model: str | None = None
-    effort: str | None = None
-    version: str | None = None
-    tokens: Tokens | None = None
-    complete: bool = False
-    failure: str | None = None
-
-    @classmethod
-    def read(cls, data: bytes, thread: str) -> _Rollout:
-        """Several files may follow each other: sub-agents have threads of their own under the same root turn."""
-        rollout = cls()
-        usages: dict[str, dict[str, Tokens]] = {}
-        current, root = "", ""
-        for record in records(line for line in io.BytesIO(data) if any(mark in line for mark in _ROLLOUT_LINES)):
-            if isinstance(record, Note):
-                continue
-            payload = obj(record.get("payload"))
-            kind = payload.get("type") if record.get("type") == "event_msg" else record.get("type")
-            if kind == "session_meta":
-                current = string(payload.get("id"))
-                rollout.version = string(payload.get("cli_version")) or rollout.version
-            elif kind == "token_usage_record":
-                turn = usages.setdefault(string(payload.get("root_turn_id")), {})
-                turn[string(payload.get("response_id"))] = _tokens(obj(payload.get("usage")))
-            elif current != thread:
-                continue
-            elif kind == "task_started" and payload.get("turn_id") == payload.get("root_turn_id"):
-                root = string(payload.get("turn_id"))
-                rollout.complete, rollout.failure = False, None
-            elif kind == "turn_context":
-                rollout.model = string(payload.get("model")) or None
-                rollout.effort = _effort(payload)
-            elif kind == "task_complete" and payload.get("turn_id") == root:
-                rollout.complete = True
-                rollout.failure = string(obj(payload.get("error")).get("codex_error_info")) or None
-        if root in usages:
-            rollout.tokens = sum(usages[root].values(), Tokens())
-        return rollout
-
-
-def _effort(context: Record) -> str | None:
-    settings = obj(obj(context.get("collaboration_mode")).get("settings"))
-    return string(context.get("effort")) or string(settings.get("reasoning_effort")) or None
-
-
-def _tokens(usage: Record) -> Tokens:
-    """Codex counts cached tokens inside the input and reasoning inside the output."""
-    given, cached, written = (
-        count(usage.get(key)) for key in ("input_tokens", "cached_input_tokens", "cache_write_input_tokens")
-    )
-    fresh = None if given is None else max(0, given - (cached or 0) - (written or 0))
-    return Tokens(
-        fresh, cached, written, count(usage.get("output_tokens")), count(usage.get("reasoning_output_tokens"))
-    )
 
 
 def _unwrapped(command: str) -> str:

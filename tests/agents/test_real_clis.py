@@ -191,6 +191,13 @@ def test_codex_goes_over_to_http_at_once_when_the_websocket_is_refused(project: 
     assert "Reconnecting" not in (run / "events.jsonl").read_text()
 
 
+def test_codex_keeps_its_key_from_the_commands_that_it_runs(project: MakeProject) -> None:
+    """Grok does not: there the model's commands see the key, as agents.toml says."""
+    names = '[[turn]]\nshell = "env | cut -d= -f1 | sort"\nexpect = "CODEX_CI"\n\n[[turn]]\ntext = "Done."\n'
+    run = rehearsed(project(TASK), "codex", script=names)
+    assert "CODEX_API_KEY" not in (run / "events.jsonl").read_text()
+
+
 def test_grok_asks_for_a_title_beside_the_script_and_for_no_summary(project: MakeProject) -> None:
     run = rehearsed(project(TASK), "grok")
     sides = [request["label"] for request in requests(run) if request["kind"] == "side"]
