@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
+from typing import TextIO
 
 import click
 
@@ -96,6 +98,8 @@ def main(argv: list[str] | None = None) -> None:
     Raises:
         SystemExit: Always, with the exit code of the table above.
     """
+    # A stream that was closed from outside (`>&-`) is None: it is written to nowhere.
+    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
     try:
         code = door.main(args=argv, prog_name="assay", standalone_mode=False)
     except click.exceptions.Exit as end:
@@ -108,11 +112,18 @@ def main(argv: list[str] | None = None) -> None:
     except AssayError as error:
         click.echo(f"assay: {_one_line(str(error))}", err=True)
         code = error.exit_code
+    except Exception:  # noqa: BLE001 - a bug: its traceback is shown, and it must not look like "nothing passed"
+        traceback.print_exc()
+        code = ExitCode.UNMEASURED
     except SystemExit:
         # Only click does this, when the reader of our output has gone, as `| head` does; nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = ExitCode.DONE
     sys.exit(code if isinstance(code, int) else ExitCode.DONE)
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 - open for as long as the program is
 
 
 def _one_line(text: str) -> str:

@@ -36,9 +36,7 @@ class Thing:
 @click.command("clean")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @click.option("--force", is_flag=True, help="Also of runs that assay recover could still finish: they are lost.")
-@click.option(
-    "--snapshots", is_flag=True, help="Also snapshots that a run could still be resumed from."
-)
+@click.option("--snapshots", is_flag=True, help="Also snapshots that a run could still be resumed from.")
 @click.option(
     "--images",
     is_flag=True,

@@ -42,8 +42,8 @@ class Install(Table):
     obtainable: bool = True
     """False where the CLI is in no package registry and its own host must be reachable."""
     source: str = ""
-    """Where the pinned archive of a CLI that is not obtainable otherwise lies: the install lines see it as $SOURCE. Empty
-    until the first build has recorded what the vendor offered."""
+    """Where the pinned archive of a CLI that is not obtainable otherwise lies: the install lines see it as $SOURCE.
+    Empty until the first build has recorded what the vendor offered."""
     sha512: str = ""
     """What that archive must amount to; $SHA512 in the install lines."""
 
@@ -122,8 +122,8 @@ class Credential(Table):
     needs: list[str] = []
     """Dotted paths in the file to what must be a text that is not empty; without them the file signs in to nothing."""
     expires: str | None = None
-    """Dotted path in the file to when it stops working: seconds or milliseconds since 1970, or RFC 3339. A run that would
-    outlast it is refused; not for a sign-in that the CLI can renew in its container."""
+    """Dotted path in the file to when it stops working: seconds or milliseconds since 1970, or RFC 3339. A run that
+    would outlast it is refused; not for a sign-in that the CLI can renew in its container."""
 
 
 class ShellCall(Table):

@@ -13,6 +13,7 @@ tasks/foo/
 from __future__ import annotations
 
 import re
+import stat
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -27,6 +28,7 @@ from assay.model.registry import Table
 from assay.model.toml import read_toml, validate
 
 PARTS = ("prompt.md", "files", "checker", "solution", "Dockerfile", "task.toml", "rehearsal.toml", "rehearsal")
+LONGEST_PROMPT = 4 << 20
 SLASH_COMMAND = re.compile(r"/[A-Za-z][A-Za-z0-9_:-]*")
 
 
@@ -80,13 +82,17 @@ class TaskSettings(Table):
         if not path.is_absolute() or ".." in path.parts or "\0" in value:
             msg = f"{value!r} is not an absolute path without '..'; write something like /app"
             raise ValueError(msg)
-        if len(path.parts) < 2 or path.parts[1] in _SYSTEM:
+        if len(path.parts) < 2 or path.parts[1] in _SYSTEM or str(path) in _SYSTEM_FOLDERS:
             msg = f"{value!r} belongs to the system and would be overlaid; write something like /app"
             raise ValueError(msg)
         return str(path)
 
 
-_SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys")
+_SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "root", "run", "sbin", "sys")
+_SYSTEM_FOLDERS = (
+    *("/home", "/home/agent", "/mnt", "/opt", "/opt/assay", "/srv", "/tmp", "/usr", "/var", "/var/tmp"),  # noqa: S108
+    *(f"/usr/{name}" for name in ("bin", "include", "lib", "lib64", "libexec", "local", "sbin", "share", "src")),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +220,12 @@ def _refuse_near_misses(path: Path, present: set[str]) -> None:
 def _read_prompt(path: Path) -> str:
     file = path / "prompt.md"
     try:
+        # A device or a fifo never ends, or never begins.
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise ConfigError(file, "", "is no regular file; write what the agent is to do into one")
+        if file.stat().st_size > LONGEST_PROMPT:
+            problem = f"larger than {LONGEST_PROMPT >> 20} MiB, more than a model takes; put data into files/"
+            raise ConfigError(file, "", problem)
         prompt = file.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise ConfigError(file, "", f"not UTF-8 text (byte {error.start}); save it as UTF-8") from None

@@ -24,6 +24,7 @@ from assay.sandbox.engine import Engine
 EVENTS = "events.jsonl"
 STDERR = "stderr.log"
 STDOUT_STREAM = 1
+SHORTEST_FRAME = 64
 
 
 class Follower(threading.Thread):
@@ -71,6 +72,7 @@ class Follower(threading.Thread):
         }
         self._partial: dict[int, list[bytes]] = {1: [], 2: []}
         self._ended = threading.Event()
+        self._given_up = threading.Event()
         self.facts = Facts()
         self.heard = time.monotonic()
         self.fault: BaseException | None = None
@@ -100,6 +102,10 @@ class Follower(threading.Thread):
         for stream, file in self._files.items():
             with contextlib.suppress(OSError):
                 file.truncate(self._kept[stream])
+
+    def give_up(self) -> None:
+        """Take no more output: what is kept by now has to do."""
+        self._given_up.set()
 
     def _decode(self, lines: Iterator[bytes]) -> None:
         decoding = self._decoder.decode(lines)
@@ -141,6 +147,8 @@ class Follower(threading.Thread):
             if had:
                 skip[stream] = max(0, had - len(data))
                 data = data[had:]
+            if self._given_up.is_set():
+                return
             if not data:
                 continue
             if self._room < 0:
@@ -152,7 +160,8 @@ class Follower(threading.Thread):
     def _keep(self, stream: int, data: bytes) -> Iterator[bytes]:
         """Write the complete lines of a chunk; yield those of standard output."""
         self.heard = time.monotonic()
-        self._room -= len(data)
+        # A frame costs time whatever its length: short lines count for more than their bytes.
+        self._room -= max(len(data), SHORTEST_FRAME)
         whole, newline, rest = data.rpartition(b"\n")
         partial = self._partial[stream]
         if not newline:

@@ -6,6 +6,7 @@ which is never a fail. The checker's folder has a name that nobody could guess, 
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 import secrets
 import time
@@ -28,6 +29,8 @@ LONGEST_OUTPUT = 8 << 20
 """Bytes of checker output that are kept; a note says what was cut."""
 
 UNLIMITED = 1 << 60
+
+SHORTEST_FRAME = 64
 
 RESULTS = ("score", "report", "report.begun")
 """Files that a checker, or what runs it, leaves for us."""
@@ -98,10 +101,13 @@ class Grading:
                 **checker.env,
                 "ASSAY_CHECKER": self._place,
                 "ASSAY_SCORE": f"{self._out}/score",
-                "ASSAY_REPORT": f"{self._out}/report",
+                "ASSAY_REPORT": f"{self._place}-report/report",
                 "ASSAY_WORKDIR": checker.workdir,
-                "HOME": "/root",
+                # A home and a place for scratch files that hold nothing of the agent's, wherever it worked.
+                "HOME": f"{self._place}-home",
+                "TMPDIR": f"{self._place}-home",
                 "PYTHONDONTWRITEBYTECODE": "1",
+                "PYTHONNOUSERSITE": "1",
             },
             caps=CAPS,
             cpus=checker.cpus,
@@ -161,13 +167,13 @@ class Grading:
         """What the checker printed, both streams in order, cut at `LONGEST_OUTPUT`."""
         parts, size = [], 0
         for _, data in self.engine.log(self.container, follow=False):
-            size += len(data)
-            if size <= LONGEST_OUTPUT:
-                parts.append(data)
-        text = redactor.clean(b"".join(parts))
-        if size > LONGEST_OUTPUT:
-            text += b"\n[the checker printed %d bytes; the rest is not kept]\n" % size
-        return text
+            # A frame costs time whatever its length: short lines count for more than their bytes.
+            size += max(len(data), SHORTEST_FRAME)
+            if size > LONGEST_OUTPUT:
+                parts.append(b"\n[the checker printed more than is kept]\n")
+                break
+            parts.append(data)
+        return redactor.clean(b"".join(parts))
 
     def remove(self) -> None:
         """Remove the container."""
@@ -196,6 +202,7 @@ class Grading:
             ],
         }[self.checker.kind]
         script = 'cd "$ASSAY_WORKDIR" && exec "$@"'
+        script = f'ASSAY_PLAIN_PATH=$PATH PATH="{tools}/bin:$PATH" && export ASSAY_PLAIN_PATH PATH && {script}'
         if self.checker.kind is Kind.PYTEST:
             script = f'PYTHONPATH="{tools}" && export PYTHONPATH && {script}'
         if self.checker.replaces:
@@ -216,7 +223,11 @@ class Grading:
             Put(f"{place}-out", mode=0o700),
             Put(f"{place}-left", mode=0o700),
             Put(f"{place}-left/{posixpath.basename(workdir)}"),
+            Put(f"{place}-report", mode=0o700),
+            Put(f"{place}-home", mode=0o700),
             Put(f"{place}-tools", mode=0o700),
+            Put(f"{place}-tools/bin", mode=0o700),
+            Put(f"{place}-tools/bin/as-agent", (tools / "as-agent").read_bytes(), 0o700),
             Put(f"{place}-tools/pytest.ini", b"[pytest]\n", 0o600),
             *(
                 Put(f"{place}-tools/{name}", (tools / name).read_bytes(), 0o600)
@@ -229,15 +240,14 @@ class Grading:
         return b"".join([*archive.members(things), *tree, closed])
 
     def _results(self) -> dict[str, bytes]:
-        """The small files the checker wrote for us; nothing else is read from its container."""
+        """The small files that the checker, and what runs it, wrote for us; nothing else is read from its container."""
         found: dict[str, bytes] = {}
-        try:
-            _, stream = self.engine.get(self.container, self._out)
-            reader = TarReader(stream)
-            for member in reader:
-                name = member.name.rpartition(b"/")[2].decode("utf-8", "replace")
-                if member.type == archive.REGULAR and name in RESULTS and member.size < 1 << 20:
-                    found[name] = b"".join(reader.content())
-        except NotThere:
-            pass
+        for folder in (self._out, f"{self._place}-report"):
+            with contextlib.suppress(NotThere):
+                _, stream = self.engine.get(self.container, folder)
+                reader = TarReader(stream)
+                for member in reader:
+                    name = member.name.rpartition(b"/")[2].decode("utf-8", "replace")
+                    if member.type == archive.REGULAR and name in RESULTS and member.size < 1 << 20:
+                        found[name] = b"".join(reader.content())
         return found

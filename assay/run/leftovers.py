@@ -33,7 +33,7 @@ def graded_stream(run: Path, workdir: str) -> Iterator[bytes]:
     for member in reader:
         passed = member.type in (archive.REGULAR, archive.DIRECTORY, archive.HARD)
         if member.type == archive.SYMLINK:
-            passed = not leads_to_special(posixpath.join(top, member.name), resolve)
+            passed = not leads_astray(posixpath.join(top, member.name), resolve, workdir.encode())
         if passed:
             yield member.raw
             yield from reader.content()
@@ -42,14 +42,20 @@ def graded_stream(run: Path, workdir: str) -> Iterator[bytes]:
     yield archive.END
 
 
-def leads_to_special(path: bytes, links: Mapping[bytes, bytes]) -> bool:
-    """Whether a path, followed through these links, ends in or above /proc, /sys or /dev."""
+def leads_astray(path: bytes, links: Mapping[bytes, bytes], workdir: bytes) -> bool:
+    """Whether a path, followed through these links, may end in or above /proc, /sys or /dev.
+
+    Only the links that were left are known. The image has links of its own: once outside of the working directory and
+    the folders above it, a step upwards may lead anywhere, and counts as astray.
+    """
     todo, done, followed = path.split(b"/")[::-1], b"/", 0
     while todo:
         part = todo.pop()
         if part in (b"", b"."):
             continue
         if part == b"..":
+            if not (_within(done, workdir) or _within(workdir, done)):
+                return True
             done = posixpath.dirname(done)
             continue
         step = posixpath.join(done, part)
@@ -66,6 +72,10 @@ def leads_to_special(path: bytes, links: Mapping[bytes, bytes]) -> bool:
         if target.startswith(b"/"):
             done = b"/"
     return done == b"/"
+
+
+def _within(path: bytes, folder: bytes) -> bool:
+    return path == folder or path.startswith(folder.rstrip(b"/") + b"/")
 
 
 def not_passed(tree: Mapping[bytes, Entry]) -> list[bytes]:

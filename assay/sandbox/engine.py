@@ -9,6 +9,7 @@ the tail of a burst, so the record is completed from one whole read without foll
 from __future__ import annotations
 
 import contextlib
+import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -125,11 +126,12 @@ class Engine:
             api.ping()
         except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
             cause = _plain(error)
-            hint = (
-                "your user may not use it: add it to the group docker, or run as root"
-                if "permission denied" in cause.lower()
-                else "start it (as root: systemctl start docker, or dockerd), or set DOCKER_HOST"
-            )
+            if "permission denied" in cause.lower():
+                hint = "your user may not use it: add it to the group docker, or run as root"
+            elif os.environ.get("DOCKER_HOST"):
+                hint = "DOCKER_HOST names it: start it there, correct the variable, or unset it"
+            else:
+                hint = "start it (as root: systemctl start docker, or dockerd), or set DOCKER_HOST"
             msg = f"no Docker Engine answers at {where}: {cause}; {hint}"
             raise EngineUnavailable(msg) from None
         return cls(api)
@@ -411,5 +413,10 @@ def _failing(verb: str, what: str) -> Iterator[None]:
 
 def _plain(error: BaseException) -> str:
     """The engine's own words, in one line, without the SDK's wrapping."""
-    text = getattr(error, "explanation", None) or str(error)
-    return " ".join(str(text).split())[:400]
+    text = getattr(error, "explanation", None)
+    cause: BaseException | None = error
+    while not text and cause is not None:
+        # The operating system's reason lies under several layers, each of which tells it in its own way.
+        text = cause.strerror if isinstance(cause, OSError) else None
+        cause = cause.__cause__ or cause.__context__
+    return " ".join(str(text or error).split())[:400]
