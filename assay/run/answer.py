@@ -28,6 +28,8 @@ MOST_FILES = 300
 LARGEST = 64 << 20
 """Bytes of a file whose lines are counted."""
 SECONDS = 30.0
+NO_ANSWER = (Ending.SESSION_LIMIT, Ending.API_ERROR)
+"""Endings whose last words are the vendor's, not the model's."""
 
 _QUOTED = re.compile(r"`([^`\n]{1,400}?):(\d{1,9})(?:[-\u2013](\d{1,9}))?(?::\d+)?`")
 _BARE = re.compile(
@@ -76,7 +78,7 @@ def _is_path(path: str, ask: Ask) -> bool:
 
 def keep(attempt: Attempt, container: str, text: str, ask: Ask) -> None:
     """Write the answer down, if there is one, and which of the places it cites do not exist."""
-    if not text.strip():
+    if not text.strip() or attempt.record.ending in NO_ANSWER:
         return
     data = attempt.redactor.clean(text.encode("utf-8", "replace"))
     attempt.dir.write(ANSWER, data if data.endswith(b"\n") else data + b"\n")
