@@ -174,10 +174,40 @@ def test_the_checker_is_hidden_from_links_and_guesses(project: Callable[..., Pro
         ),
     }
     here = project(files)
-    for target in ("/proc/self/cwd/expected.txt", "/proc/self/fd/3", "x/self/cwd/expected.txt"):
+    ways = ("/proc/self/cwd/expected.txt", "/proc/self/fd/3", "x/self/fd/3", "/var/run/../proc/self/fd/3")
+    for target in ways:
         graded(here, f"ln -s /proc x; ln -s {target} answer.txt").assert_code(1)
     graded(here, "mkfifo answer.txt").assert_code(1)
     graded(here, "echo secret-answer > answer.txt").assert_code(0)
+
+
+def test_what_was_left_can_be_run_without_trusting_it(project: Callable[..., Project]) -> None:
+    """`as-agent` gives the agent's code neither the checker's files nor its variables, tools or processes."""
+    files = {
+        **PROMPT,
+        "tasks/t/task.toml": '[checker]\nenv = { WORD = "from the checker" }\n',
+        "tasks/t/checker/expected.txt": "42\n",
+        "tasks/t/checker/check.sh": (
+            "#!/bin/sh\nas-agent sh ./solution.sh 7 > out.txt || exit 1\n"
+            'diff out.txt "$ASSAY_CHECKER/expected.txt" || exit 1\ntest "$WORD" = "from the checker" || exit 2\n'
+        ),
+    }
+    here = project(files)
+    graded(here, "echo 'echo $(($1 * 6))' > solution.sh").assert_code(0)
+    for attack in (
+        "cat /checker-*/expected.txt",
+        "env | grep ASSAY_CHECKER && echo 42",
+        "ln -sf /bin/true /usr/bin/diff",
+        "kill -9 $PPID",
+        "kill -9 1",
+    ):
+        graded(here, f"cat > solution.sh <<'E'\n{attack}\nE").assert_code(1)
+
+
+def test_variables_of_the_task_reach_its_checker(project: Callable[..., Project]) -> None:
+    check = '#!/bin/sh\ntest "$WORD" = yes || exit 1\n'
+    here = project({**PROMPT, "tasks/t/task.toml": 'env = { WORD = "yes" }\n', "tasks/t/checker/check.sh": check})
+    here.run("run", "tasks/t", "--agent", "nop", timeout=120).assert_code(0)
 
 
 def test_nothing_of_the_agent_but_its_files_reaches_the_checker(project: Callable[..., Project]) -> None:
