@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from assay.model.events import Event, Progress, ToolCall, ToolResult
 
 CHECKOUT = Path("tests", "data", "streams")
 """Golden files of Assay itself, by decoder; another project keeps its own in `recordings/`."""
@@ -33,13 +35,15 @@ class Recording:
         """What a run directory keeps."""
         return cls(decoder, title, (run / "events.jsonl").read_bytes(), (run / "stderr.log").read_bytes())
 
-    def rendering(self) -> list[str]:
-        """The transcript, line by line."""
+    def rendering(self, *, settled: bool = False) -> list[str]:
+        """The transcript, line by line; settled: results of calls made side by side come in the order of the calls."""
         from assay import decoders
         from assay.terminal.transcript import lines
 
-        decoding = decoders.get(self.decoder).decode(self.stdout.splitlines())
-        return [text for event in decoding for line in lines(event) for text in line.text.split("\n")]
+        events: Iterable[Event] = decoders.get(self.decoder).decode(self.stdout.splitlines())
+        if settled:
+            events = _in_order(events)
+        return [text for event in events for line in lines(event) for text in line.text.split("\n")]
 
     def fields(self) -> list[str]:
         """Every field that occurs, as `kind of event: path`, sorted."""
@@ -51,6 +55,23 @@ class Recording:
                 kind = next((str(record[key]) for key in ("type", "event") if key in record), "no kind")
                 found |= {f"{kind}: {path}" for path in _paths(record)}
         return sorted(found)
+
+
+def _in_order(events: Iterable[Event]) -> Iterator[Event]:
+    calls: dict[str, int] = {}
+    results: list[ToolResult] = []
+    for event in events:
+        if isinstance(event, ToolResult):
+            results.append(event)
+            continue
+        if isinstance(event, Progress):
+            continue
+        yield from sorted(results, key=lambda result: calls.get(result.id, 0))
+        results.clear()
+        if isinstance(event, ToolCall):
+            calls[event.id] = len(calls)
+        yield event
+    yield from sorted(results, key=lambda result: calls.get(result.id, 0))
 
 
 def _paths(value: Any, at: str = "") -> Iterator[str]:
@@ -107,7 +128,7 @@ def differences(old: Recording, new: Recording) -> list[str]:
     """What a new version broke, as two diffs: of the renderings, and of the fields that occur; empty if nothing."""
     said: list[str] = []
     for what, before, after in (
-        ("rendering", old.rendering(), new.rendering()),
+        ("rendering", old.rendering(settled=True), new.rendering(settled=True)),
         ("fields", old.fields(), new.fields()),
     ):
         context = 3 if what == "rendering" else 0

@@ -244,7 +244,7 @@ def _compare(project: Project, parts: Sequence[Part], recordings: Sequence[Any])
     """What the other version changes; 1 if anything."""
     from assay.commands.recording import Golden, differences
     from assay.model.outcome import ExitCode
-    from assay.terminal.sanitise import one_line
+    from assay.terminal.sanitise import sanitise
 
     if not recordings or recordings[-1].title != parts[-1].title:
         return ExitCode.UNMEASURED
@@ -256,7 +256,7 @@ def _compare(project: Project, parts: Sequence[Part], recordings: Sequence[Any])
         return ExitCode.UNMEASURED
     said = differences(old, new)
     for line in said:
-        click.echo(line[:1] + one_line(line[1:]))
+        click.echo(sanitise(line))
     if not said:
         click.echo(f"{new.title} writes what {old.title} writes: the same rendering, the same fields")
     return ExitCode.NOTHING_PASSED if said else ExitCode.DONE

@@ -225,11 +225,14 @@ def test_agents_side_by_side_read_well_in_one_terminal(project: MakeProject) -> 
 
 
 def test_another_version_is_compared_field_by_field(project: MakeProject) -> None:
-    """grok 1.0.5 is the other version that there is."""
+    """Of Grok there is one other version, which writes the same; what it would have broken is a diff."""
     here = project(TASK)
     outcome = here.run("rehearse", "grok", "--version", "1.0.5", timeout=LONG)
     assert outcome.code in (0, 1), outcome
-    assert "grok 1.0.5" in outcome.out
+    assert "grok 1.0.5   ✓ as the script expects" in outcome.out
+    said = outcome.out.partition("expects")[2]
+    assert ("writes what grok 1.0.41 writes" in said) == (outcome.code == 0)
+    assert ("+++ grok 1.0.5: " in said) == (outcome.code == 1)
 
 
 def test_a_recording_is_kept_as_golden_files(project: MakeProject) -> None:
