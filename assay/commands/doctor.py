@@ -217,7 +217,7 @@ def _proxy() -> Iterator[Finding]:
     addresses = {name: value for name, value in given.items() if name.lower() != "no_proxy"}
     local = [name for name, value in addresses.items() if urlsplit(value).hostname in ("localhost", "127.0.0.1", "::1")]
     # The value may hold a password.
-    found = f"builds use {', '.join(given)}; runs do not"
+    found = f"builds use {', '.join(given)}, and real runs HTTPS_PROXY"
     if local:
         remedy = (
             f"{', '.join(local)} names this machine itself, which a build does not reach by that name: use its address"

@@ -34,7 +34,7 @@ def show(project: Project, what: Climb, *, as_json: bool) -> int:
 
 def _job(project: Project, job: Job) -> dict[str, Any]:
     settings, entry = job.settings, job.choice.entry
-    hosts = [] if entry is None else [*entry.hosts, *(job.held.source.hosts if job.held.source is not None else ())]
+    hosts = job.held.hosts(entry) if entry is not None else []
     return {
         "agent": job.choice.agent,
         "model": job.choice.model,
@@ -43,9 +43,16 @@ def _job(project: Project, job: Job) -> dict[str, Any]:
         "timeout_seconds": settings.timeout,
         "fence": job.fence_mode,
         "connects_to": ["the internet"] if settings.internet else [] if job.script is not None else hosts,
+        "proxy": job.proxy.shown if job.proxy is not None else None,
         "credentials": [] if job.script is not None else job.held.names,
         "ca_bundle": str(project.ca_bundle) if project.ca_bundle is not None else None,
     }
+
+
+def _reaches(row: dict[str, Any]) -> str:
+    if row["rehearsal"]:
+        return "a stand-in for the API"
+    return (", ".join(row["connects_to"]) or "nothing") + (f" through {row['proxy']}" if row["proxy"] else "")
 
 
 def _lines(what: Climb, rows: list[dict[str, Any]]) -> list[str]:
@@ -62,7 +69,7 @@ def _lines(what: Climb, rows: list[dict[str, Any]]) -> list[str]:
             row["effort"],
             row["runs"],
             show_duration(row["timeout_seconds"]),
-            "a stand-in for the API" if row["rehearsal"] else ", ".join(row["connects_to"]) or "nothing",
+            _reaches(row),
             ", ".join(row["credentials"]) or "none",
         ]
         for row in rows

@@ -14,6 +14,7 @@ from assay.model.record import RunRecord
 from assay.model.registry import Choice
 from assay.model.task import Task
 from assay.sandbox.credentials import Held
+from assay.sandbox.proxy import Proxy
 
 if TYPE_CHECKING:
     from assay.rehearsal.script import Script
@@ -87,6 +88,7 @@ class Job:
         command: What the built-in agent `script` runs with `sh -c`.
         script: The rehearsal's; None for a real run.
         fence_mode: `closed`, `open` or `sni`.
+        proxy: What a real run goes out through; None to reach its hosts directly.
         ca: A CA bundle that the agent is to trust beside its own (a corporate proxy's).
     """
 
@@ -107,6 +109,7 @@ class Job:
     fence_mode: str = "closed"
     fence_backend: str = "auto"
     ca: bytes | None = None
+    proxy: Proxy | None = None
     ask: Ask | None = None
 
     @property

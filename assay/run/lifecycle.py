@@ -61,7 +61,7 @@ def keep(attempt: Attempt, container: str, pool: ThreadPoolExecutor) -> tuple[co
     """Take out of the stopped container what is kept; the checker's container is made meanwhile."""
     grading = prepare_grading(attempt, pool)
     account.settle(attempt, container)
-    left = _collect(attempt, container)
+    left = _collect(attempt, container, pool)
     _snapshot(attempt, container)
     attempt.dir.save(State.COLLECTED)
     return left, grading
@@ -132,7 +132,7 @@ def attempt_at(job: Job, engine: Engine, watch: Watch, stop: Stop, run: RunDir) 
         stop=stop,
         dir=run,
         log=Log(run.path),
-        redactor=Redactor(job.held.secrets),
+        redactor=Redactor((*job.held.secrets, *(job.proxy.secrets if job.proxy is not None else ()))),
         labels={"assay.run": record.id, "assay.project": str(job.project), "assay.owner": me()},
     )
 
@@ -252,14 +252,18 @@ def checker_of(job: Job, *, replaces: bool) -> Checker | None:
         memory=own.memory or settings.memory,
         pids=own.pids or settings.pids,
         disk=settings.disk,
-        env=own.env,
+        env={**job.task.settings.env, **own.env},
     )
 
 
-def _collect(attempt: Attempt, container: str) -> collect.Left:
+def _collect(attempt: Attempt, container: str, pool: ThreadPoolExecutor) -> collect.Left:
     job, record = attempt.job, attempt.record
     limits = collect.Limits(size=job.settings.disk)
+    known = pool.submit(attempt.engine.changes, container)
     left = collect.collect(attempt.engine, container, job.folder, attempt.dir.path, attempt.redactor, limits)
+    collect.note_withheld(left, known.result(), job.folder)
+    if left.listed:
+        attempt.dir.write(collect.LISTED, attempt.redactor.clean(b"".join(line + b"\n" for line in left.listed)))
     given = attempt.before | collect.given_tree([*launch.given(job), launch.END], job.folder)
     lines = list(collect.changes(given, left.tree))
     attempt.dir.write(collect.CHANGES, attempt.redactor.clean(b"".join(line + b"\n" for line in lines)))

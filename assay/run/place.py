@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from assay.model.errors import EngineError
+from assay.model.errors import AssayError, EngineError
 from assay.model.outcome import Ending
 from assay.run.attempt import Attempt
 from assay.run.job import Job
 from assay.sandbox.engine import Engine
 from assay.sandbox.fence import Fence
 from assay.sandbox.pins import resolve
-from assay.sandbox.rules import Pin
+from assay.sandbox.proxy import looked_up
+from assay.sandbox.rules import Pin, Via
 
 if TYPE_CHECKING:
     from assay.rehearsal.vendor import StandIn
+
+LOOK_UP_SECONDS = 300.0
+"""Between two look-ups of a vendor's hosts."""
 
 
 @dataclass(slots=True)
@@ -27,12 +32,14 @@ class Place:
     Attributes:
         network: For the agent's container.
         ca_pem: Certificates the agent is to trust beside its own.
+        over: Set at the end.
     """
 
     network: str
     fence: Fence | None
     ca_pem: bytes | None = None
     stand_in: StandIn | None = None
+    over: threading.Event = field(default_factory=threading.Event)
 
     def wait_ready(self) -> None:
         """Block until the fence is proven and whoever answers at the vendor's address listens.
@@ -51,10 +58,25 @@ class Place:
     def watch_over(self, attempt: Attempt) -> None:
         """End the run if its fence dies under it (it fails closed, but the agent would wait in vain)."""
         if self.fence is not None:
-            self.fence.watch(lambda reason: attempt.cut_short(Ending.CRASHED, f"the fence failed: {reason}"))
+            self.fence.watch(lambda reason: attempt.cut_short(Ending.CRASHED, reason))
+            if self.stand_in is None and self.fence.pins:
+                threading.Thread(target=self._look_up, args=(attempt, self.fence), name="pins", daemon=True).start()
+
+    def _look_up(self, attempt: Attempt, fence: Fence) -> None:
+        """Pin what a vendor's names have come to mean, again and again; nothing is ever taken away."""
+        while not self.over.wait(LOOK_UP_SECONDS):
+            try:
+                fresh = fence.refresh()
+            except (AssayError, OSError) as error:
+                if not self.over.is_set():
+                    attempt.cut_short(Ending.CRASHED, f"the fence failed: {error}")
+                return
+            if fresh.added or fresh.notes:
+                attempt.log.info("looked up again", added=dict(fresh.added), notes=fresh.notes)
 
     def finish(self, attempt: Attempt) -> None:
         """Write down what fence and stand-in saw, and take everything down."""
+        self.over.set()
         try:
             if self.fence is not None:
                 _keep(attempt, "fence.json", self.fence.report().as_dict())
@@ -96,14 +118,14 @@ def set_up(attempt: Attempt) -> Place:
         EngineError: The engine failed; nothing is left behind.
     """
     job, engine = attempt.job, attempt.engine
-    stand_in = _stand_in(attempt)
+    stand_in, via = _stand_in(attempt), None
     try:
         ca_pem = job.ca
         if stand_in is not None:
             ca_pem = stand_in.ca_pem
             pins = [Pin(host, (stand_in.address,), private=True) for host in stand_in.hosts]
         else:
-            pins = list(resolve(_hosts(job)))
+            via, pins = _way_out(job)
         fence = Fence(
             engine,
             job.images.fence,
@@ -112,6 +134,7 @@ def set_up(attempt: Attempt) -> Place:
             name=attempt.name("fence"),
             labels={**attempt.labels, "assay.role": "fence"},
             backend=job.fence_backend,
+            via=via,
         )
         fence.create()
     except BaseException:
@@ -119,6 +142,14 @@ def set_up(attempt: Attempt) -> Place:
             stand_in.stop()
         raise
     return Place(fence.network, fence, ca_pem, stand_in)
+
+
+def _way_out(job: Job) -> tuple[Via | None, list[Pin]]:
+    """How a real run reaches its vendor: directly at pinned addresses, or through the user's proxy."""
+    hosts = job.held.hosts(job.choice.entry) if job.choice.entry is not None else []
+    if job.proxy is None:
+        return None, list(resolve(hosts))
+    return looked_up(job.proxy), [Pin(host, ()) for host in dict.fromkeys(hosts)]
 
 
 def found(attempt: Attempt, containers: Iterable[Mapping[str, Any]]) -> Place:
@@ -169,11 +200,3 @@ def _stand_in(attempt: Attempt) -> StandIn | None:
         name=attempt.name("stand-in"),
         first=job.earlier.turn if job.earlier is not None else 0,
     )
-
-
-def _hosts(job: Job) -> list[str]:
-    """The hosts an agent may reach: its own, and those of the kind of credential in use."""
-    entry, source = job.choice.entry, job.held.source
-    if entry is None:
-        return []
-    return [*entry.hosts, *(source.hosts if source is not None else ())]

@@ -16,9 +16,10 @@ from assay.model.registry import Choice
 from assay.model.task import Task
 from assay.run import ask
 from assay.run.job import Images, Job
-from assay.sandbox import credentials
+from assay.sandbox import credentials, proxy
 from assay.sandbox.credentials import Held
 from assay.sandbox.engine import Engine
+from assay.sandbox.proxy import Proxy
 
 if TYPE_CHECKING:
     from assay.rehearsal.script import Script
@@ -68,7 +69,9 @@ def check(
     if choice.agent == "oracle" and task.solution is None:
         msg = f"{task.path}: the agent oracle runs solution/solve.sh, and this task has no solution/"
         raise UsageError(msg)
-    script, script_text, held = None, None, Held()
+    environ = os.environ if environ is None else environ
+    settings = settings or project.settings(task)
+    script, script_text, held, way = None, None, Held(), None
     if choice.entry is None:
         if rehearse is not None:
             msg = f"{choice.agent} speaks to no vendor: there is nothing to rehearse; leave --rehearse out"
@@ -76,18 +79,14 @@ def check(
     elif rehearse is not None:
         script, script_text, held = _rehearsal(task, choice, rehearse)
     elif signed:
-        held = credentials.choose(
-            choice.agent,
-            choice.entry,
-            os.environ if environ is None else environ,
-            Path.home() if home is None else home,
-            (settings or project.settings(task)).timeout if lasting else None,
-        )
+        lasts = settings.timeout if lasting else None
+        held = credentials.choose(choice.agent, choice.entry, environ, Path.home() if home is None else home, lasts)
+        way = _proxy(environ, held.hosts(choice.entry), internet=settings.internet) if lasting else None
     nothing = Images("", "", "", "")
     return Job(
         task=task,
         choice=choice,
-        settings=settings or project.settings(task),
+        settings=settings,
         images=nothing,
         runs=project.runs,
         project=project.root,
@@ -98,7 +97,20 @@ def check(
         fence_mode=project.fence.mode,
         fence_backend=project.fence.backend,
         ca=_bundle(project),
+        proxy=way,
     )
+
+
+def _proxy(environ: Mapping[str, str], hosts: list[str], *, internet: bool) -> Proxy | None:
+    """The proxy that a real run goes out through."""
+    found = proxy.chosen(environ, hosts)
+    if found is not None and internet:
+        msg = (
+            f"{found.variable}: with internet = true a run connects directly, and goes through no proxy; run without "
+            "internet, or put the agent's hosts into NO_PROXY if they can be reached directly"
+        )
+        raise UsageError(msg)
+    return found
 
 
 def _rehearsal(task: Task, choice: Choice, rehearse: str) -> tuple[Script, bytes, Held]:

@@ -44,6 +44,10 @@ class Held:
         """What may be shown: names of variables and files."""
         return [*self.env, *self.files]
 
+    def hosts(self, agent: Agent) -> list[str]:
+        """What an agent with this credential must be able to reach."""
+        return [*agent.hosts, *(self.source.hosts if self.source is not None else ())]
+
     @property
     def shared(self) -> Path | None:
         """The user's own file, where a renewal of it goes back: two runs must never use it at once."""

@@ -221,11 +221,14 @@ class Engine:
         with _failing("hand input to", container):
             stream = self.api.attach_socket(container, params={"stdin": 1, "stream": 1})
             # The SDK keeps the response alive through this object: it must outlive the sending.
+            connection = getattr(stream, "_sock", stream)
             try:
                 self.start(container)
-                getattr(stream, "_sock", stream).sendall(data)
+                connection.sendall(data)
             finally:
                 stream.close()
+                # Closing the stream alone leaves the connection open until it is collected.
+                connection.close()
 
     def log(self, container: str, *, follow: bool) -> Iterator[tuple[int, bytes]]:
         """Frames of a container's output from its start: (1 stdout or 2 stderr, bytes).
@@ -350,13 +353,24 @@ class Engine:
                 return None
 
     def remove_image(self, image: str) -> None:
-        """Remove an image and its names; one that is gone, or that something is made of, is left alone."""
+        """Remove an image and its names; one that is gone is fine.
+
+        One that another image is made of only loses its names: it goes with the last that needs it.
+        """
         with _failing("remove the image", image):
-            try:
-                self.api.remove_image(image, force=True)
-            except docker.errors.APIError as error:
-                if error.status_code not in (404, 409):
-                    raise
+            if not self._removed(image):
+                for name in (self.image(image) or {}).get("RepoTags") or []:
+                    self._removed(name)
+
+    def _removed(self, image: str) -> bool:
+        """Whether an image is gone; False if something holds it."""
+        try:
+            self.api.remove_image(image, force=True)
+        except docker.errors.APIError as error:
+            if error.status_code not in (404, 409):
+                raise
+            return error.status_code == 404
+        return True
 
     def commit(self, container: str, repository: str, tag: str, labels: Mapping[str, str]) -> str:
         """Make an image of a stopped container; its id. Volumes are left out, Cmd, Env and User are kept."""

@@ -24,7 +24,7 @@ from typing import Any
 from assay.model.errors import AssayError, FenceFailed
 from assay.sandbox.engine import Engine, Spec
 from assay.sandbox.pins import RESOLVE_SECONDS, check, engine_host, look_up
-from assay.sandbox.rules import CLOSED, MODES, MOST_ADDRESSES, OPEN, SNI, Pin, Plan, written
+from assay.sandbox.rules import CLOSED, MODES, MOST_ADDRESSES, OPEN, SNI, Pin, Plan, Via, written
 from assay.sandbox.sidecar import Sidecar
 
 READY_SECONDS = 60.0
@@ -101,6 +101,7 @@ class Fence:
         backend: `auto`, `nft` or `legacy`.
         where: The engine's network it stands in.
         lab: Reserved networks that an open fence treats as global (a pretend internet).
+        via: The proxy that leads to the pinned hosts, which then need no address; not in an open fence.
 
     Raises:
         FenceFailed: A pin is not allowed.
@@ -118,12 +119,14 @@ class Fence:
         backend: str = "auto",
         where: str = "bridge",
         lab: Sequence[str] = (),
+        via: Via | None = None,
     ) -> None:
-        if mode not in MODES:
-            msg = f"unknown fence mode {mode!r}"
+        if mode not in MODES or (mode == OPEN and via):
+            msg = f"unknown fence mode {mode!r}" if mode not in MODES else "an open fence goes through no proxy"
             raise ValueError(msg)
-        for pin in pins:
+        for pin in pins if via is None else ():
             check(pin)
+        self.via = via
         self.engine, self.image, self.pins, self.mode = engine, image, tuple(pins), mode
         self.name, self.labels, self.backend, self.where, self.lab = name, labels, backend, where, tuple(lab)
         self._inner: Sidecar | None = None
@@ -156,8 +159,11 @@ class Fence:
             EngineError: The engine refused; nothing is left behind.
         """
         try:
-            if self.mode == SNI:
+            if self._has_gate:
                 self._gate = Sidecar.create(self.engine, self._gate_spec())
+                if self.via:
+                    # It may hold a password: never in a container's configuration.
+                    self._gate.give_plan(self._plan(self.pins, gate=True))
             self._inner = Sidecar.create(self.engine, self._inner_spec())
         except AssayError:
             self.stop()
@@ -202,6 +208,8 @@ class Fence:
             FenceFailed: A new address could not be pinned and proven.
         """
         with self._refreshing:
+            if self.via:
+                return Refreshed({})
             public = [n for n, pin in enumerate(self.pins) if not pin.private]
             found = look_up([self.pins[n].host for n in public], 0, seconds)
             pins, added, notes = list(self.pins), {}, []
@@ -270,6 +278,10 @@ class Fence:
     def _sidecars(self) -> list[Sidecar]:
         return [sidecar for sidecar in (self._inner, self._gate) if sidecar]
 
+    @property
+    def _has_gate(self) -> bool:
+        return self.mode == SNI or self.via is not None
+
     def _start_gated(self, gate: Sidecar) -> None:
         """The gate first: the agent's side is pinned to its address, which the engine gives it at its start."""
         try:
@@ -288,16 +300,21 @@ class Fence:
         opened = self.mode == OPEN
         refused = engine_host(str(self.engine.api.base_url), os.environ.get("DOCKER_HOST", "")) if opened else ()
         serves = tuple(sorted({port for pin in pins for port in pin.ports})) if gate else ()
+        if gate and self.via:
+            proxy = Pin("proxy", (self.via.address,), (self.via.port,), private=True)
+            names = tuple(dict.fromkeys(pin.host for pin in pins))
+            return Plan(CLOSED, (proxy,), serves, via=self.via, names=names)
         return Plan(OPEN if opened else CLOSED, pins, serves, refused, self.lab)
 
     def _inner_spec(self) -> Spec:
-        # In `sni` the pins are the gate's address, known only once it stands; the plan is put in then.
-        plan = None if self.mode == SNI else self._plan(self.pins, gate=False)
+        # Behind a gate the pins are its address, known only once it stands; the plan is put in then.
+        plan = None if self._has_gate else self._plan(self.pins, gate=False)
         return self._spec(self.name, "agents", plan, ())
 
     def _gate_spec(self) -> Spec:
         # The proxy runs as nobody: changing to it takes two capabilities.
-        return self._spec(f"{self.name}-gate", "gate", self._plan(self.pins, gate=True), ("SETUID", "SETGID"))
+        plan = None if self.via else self._plan(self.pins, gate=True)
+        return self._spec(f"{self.name}-gate", "gate", plan, ("SETUID", "SETGID"))
 
     def _spec(self, name: str, part: str, plan: Plan | None, caps: tuple[str, ...]) -> Spec:
         raw = ("NET_RAW",) if self.backend != "nft" else ()

@@ -68,6 +68,14 @@ class Pin(NamedTuple):
     private: bool = False
 
 
+class Via(NamedTuple):
+    """A proxy that a gate goes out through; `auth` is `user:password` in base64, "" for none."""
+
+    address: str
+    port: int
+    auth: str = ""
+
+
 class Plan(NamedTuple):
     """What one network namespace may do.
 
@@ -76,6 +84,8 @@ class Plan(NamedTuple):
         serves: TCP ports that neighbours may connect to (a gate's; none where an agent lives).
         refused: Networks that an open fence refuses although they are global: the engine's host.
         lab: Networks that count as global although they are reserved: a pretend internet.
+        via: The proxy that a gate goes out through; then it is the only pin.
+        names: The hosts that this gate asks the proxy for.
     """
 
     mode: str
@@ -83,6 +93,8 @@ class Plan(NamedTuple):
     serves: tuple[int, ...] = ()
     refused: tuple[str, ...] = ()
     lab: tuple[str, ...] = ()
+    via: Via | None = None
+    names: tuple[str, ...] = ()
 
 
 def written(plan: Plan) -> str:
@@ -94,6 +106,9 @@ def written(plan: Plan) -> str:
     for word, networks in (("refused", plan.refused), ("lab", plan.lab)):
         if networks:
             lines.append(f"{word} {','.join(networks)}")
+    if plan.via:
+        address, port, auth = plan.via
+        lines += [f"via {address} {port} {auth or '-'}", f"names {','.join(plan.names)}"]
     return "\n".join(lines) + "\n"
 
 
@@ -101,13 +116,17 @@ def read(text: str) -> Plan:
     """The plan that `written` wrote; where it came from no longer matters to its pins."""
     pins: list[Pin] = []
     rest: dict[str, str] = {}
+    via = None
     for words in (line.split() for line in text.splitlines()):
         if words[0] == "pin":
             pins.append(Pin(words[1], tuple(words[3].split(",")), _numbers(words[2])))
+        elif words[0] == "via":
+            via = Via(words[1], int(words[2]), "" if words[3] == "-" else words[3])
         else:
             rest[words[0]] = words[1]
-    networks = (tuple(rest[word].split(",")) if word in rest else () for word in ("refused", "lab"))
-    return Plan(rest["mode"], tuple(pins), _numbers(rest.get("serves", "")), *networks)
+    refused, lab = (tuple(rest[word].split(",")) if word in rest else () for word in ("refused", "lab"))
+    names = tuple(rest["names"].split(",")) if via else ()
+    return Plan(rest["mode"], tuple(pins), _numbers(rest.get("serves", "")), refused, lab, via, names)
 
 
 class Around(NamedTuple):

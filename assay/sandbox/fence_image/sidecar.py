@@ -171,12 +171,15 @@ class Sidecar:
         self.forwarder = forwarder
 
     def _open_gate(self) -> None:
-        from assay.sandbox.fence_image import gate
+        from assay.sandbox.fence_image import gate, tunnel
 
         if not self.proxy:
             log = gate.listen()
             self.selector.register(log, selectors.EVENT_READ, lambda: self._read_gate(log))
-        self.proxy = gate.start(gate.config(self.plan.pins, ipv6=self.ipv6), self.proxy)
+        if self.plan.via:
+            self.proxy = tunnel.start(self.plan)
+        else:
+            self.proxy = gate.start(gate.config(self.plan.pins, ipv6=self.ipv6), self.proxy)
         number, watch = self.proxy, os.pidfd_open(self.proxy)
         self.selector.register(watch, selectors.EVENT_READ, lambda: self._proxy_ended(number, watch))
 
