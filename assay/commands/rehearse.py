@@ -75,7 +75,7 @@ def command(
         msg = "--version and --record contradict each other: golden files are those of the pinned version"
         raise UsageError(msg)
     project = find_project()
-    with as_file(files("assay.commands") / "rehearse_task") as task:
+    with as_file(files("assay.commands") / "rehearse_files" / "rehearsal") as task:
         parts = list(_parts(project, agents, task, script or ""))
         if version is not None:
             parts = _with_version(project, parts[0], version)
