@@ -53,6 +53,7 @@ def show_plan(project: Project, repository: Repository, laid: LaidOut, *, as_jso
         label = " ".join(part for part in (one["agent"], one["model"], one["effort"]) if part)
         pairs.append(("asked", f"{label}, for {seconds(one['timeout_seconds'])} at most"))
         pairs.append(("connects to", ", ".join(one["connects_to"]) or "nothing"))
+        pairs.append(("through", one["proxy"]))
         pairs.append(("credential", ", ".join(one["credentials"]) or "none"))
     pairs += [("note", note) for note in laid.notes]
     click.echo(fields(pairs), nl=False)
@@ -97,7 +98,7 @@ def _withheld(repository: Repository, keys: list[str]) -> list[tuple[str, str]]:
 
 def _job(job: Job) -> dict[str, Any]:
     entry = job.choice.entry
-    hosts = [] if entry is None else [*entry.hosts, *(job.held.source.hosts if job.held.source is not None else ())]
+    hosts = job.held.hosts(entry) if entry is not None else []
     opened = "any address of the internet, none that is private or the engine's"
     connects = ["a stand-in for the API"] if job.script is not None else hosts
     return {
@@ -108,6 +109,7 @@ def _job(job: Job) -> dict[str, Any]:
         "timeout_seconds": job.settings.timeout,
         "fence": job.fence_mode,
         "connects_to": [*connects, opened] if job.settings.internet else connects,
+        "proxy": job.proxy.shown if job.proxy is not None else None,
         "credentials": [] if job.script is not None else job.held.names,
     }
 

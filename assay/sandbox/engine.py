@@ -369,7 +369,7 @@ class Engine:
         except docker.errors.APIError as error:
             if error.status_code not in (404, 409):
                 raise
-            return error.status_code == 404
+            return bool(error.status_code == 404)
         return True
 
     def commit(self, container: str, repository: str, tag: str, labels: Mapping[str, str]) -> str:

@@ -179,6 +179,8 @@ def test_a_follow_up_goes_on_in_the_same_session(here: Project, folder: Path, ag
     places = [shown.index(words) for words in ("> And?", "# Opinion", "> Does it stop?", "Now it stops")]
     assert places == sorted(places)
     here.run("grade", "last").assert_refused("for you to judge")
+    kept = here.run("ls", "--snapshots", "--json").assert_code(0).json()
+    assert [one["run"] for one in kept] == [second.name], "only what can be followed up"
     told = here.run("show", "last", "--json").json()["conversation"]
     assert [one["question"] for one in told] == ["And?\n", "Does it stop?\n"]
     here.run("ask", "--followup", first.name, "Again?").assert_refused("followed up already", second.name)
