@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 from assay.run.redact import Redactor, Stream
 from assay.sandbox import archive
@@ -24,6 +24,12 @@ TAR = "left.tar.zst"
 TREE = "left"
 LISTED = "left-listed.txt"
 CHANGES = "changes.txt"
+
+DELETED = 2
+"""As the engine numbers kinds of change."""
+
+LONGEST_PATH = 3800
+"""The kernel's limit is 4096; a directory with a longer name than this may hold what nobody can reach by its path."""
 
 KINDS = {
     archive.HARD: "hard link",
@@ -113,9 +119,31 @@ def collect(engine: Engine, container: str, workdir: str, to: Path, redactor: Re
             left.reason, stream = "the working directory was deleted", iter(())
         _take(TarReader(stream), out, to / TREE, left, redactor, limits)
         out.write(archive.END)
-    if left.listed:
-        (to / LISTED).write_bytes(redactor.clean(b"".join(line + b"\n" for line in left.listed)))
     return left
+
+
+def note_withheld(left: Left, changed: Iterable[Mapping[str, Any]], workdir: str) -> None:
+    """List what the engine knows of and did not hand out: sockets always, and whatever lies too deep.
+
+    Args:
+        left: What was collected; a path too long to be handed out makes it incomplete.
+        changed: `Engine.changes` of the same container.
+        workdir: The working directory.
+    """
+    if not left.complete:
+        return
+    top = workdir.rstrip("/") + "/"
+    for change in changed:
+        path = str(change["Path"])
+        # A name that is not UTF-8 comes mangled in this list, and is in the tree under its own.
+        if change["Kind"] == DELETED or not path.startswith(top) or "\ufffd" in path:
+            continue
+        name = os.fsencode(path.removeprefix(top))
+        if name not in left.tree and name + b"/" not in left.tree:
+            left.listed.append(b"not handed out by the engine (a socket?): " + quote(name))
+    # The engine leaves out without a word what lies below a path that is too long for it.
+    if any(len(name) + len(top) > LONGEST_PATH for name in left.tree):
+        left.complete, left.reason = False, f"a path of more than {LONGEST_PATH} bytes: what lies below is missing"
 
 
 def tree_of(engine: Engine, container: str, workdir: str) -> Tree:

@@ -261,7 +261,13 @@ def _collect(attempt: Attempt, container: str, pool: ThreadPoolExecutor) -> coll
     limits = collect.Limits(size=job.settings.disk)
     known = pool.submit(attempt.engine.changes, container)
     left = collect.collect(attempt.engine, container, job.folder, attempt.dir.path, attempt.redactor, limits)
-    collect.note_withheld(left, known.result(), job.folder)
+    try:
+        changed = known.result()
+    except EngineError as error:
+        # It fails on a path that is too long for it; the collection tells that by itself.
+        attempt.log.info("no list of changes", reason=str(error))
+        changed = []
+    collect.note_withheld(left, changed, job.folder)
     if left.listed:
         attempt.dir.write(collect.LISTED, attempt.redactor.clean(b"".join(line + b"\n" for line in left.listed)))
     given = attempt.before | collect.given_tree([*launch.given(job), launch.END], job.folder)

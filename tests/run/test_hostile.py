@@ -77,6 +77,7 @@ def test_everything_odd_is_kept_or_listed(project: Callable[..., Project]) -> No
     listed = (run / "left-listed.txt").read_text()
     assert "link: link -> /etc/passwd" in listed
     assert "fifo: pipe" in listed
+    assert "sock" in listed
     changes = (run / "changes.txt").read_text().splitlines()
     assert {"A closed", "A link", "A pipe", "A proof", "D deep/er.txt", 'A "bad\\377\\nname"', "A -rf"} <= set(changes)
     assert not any(line.endswith(" given.txt") for line in changes)
@@ -126,6 +127,13 @@ def test_a_huge_sparse_file_is_too_large(project: Callable[..., Project]) -> Non
     assert outcome.seconds < 60
     size = sum(path.lstat().st_size for path in here.runs[-1].rglob("*"))
     assert size < 10 << 20
+
+
+def test_paths_too_long_are_not_lost_in_silence(project: Callable[..., Project]) -> None:
+    make = "import os\nfor n in range(60): os.mkdir('d'*200); os.chdir('d'*200)\nopen('deep','w').close()"
+    run = leave(project(TASK), f'touch proof; python3 -c "{make}"', 3)
+    assert record(run)["left"] == "truncated"
+    assert "path" in record(run)["left_reason"]
 
 
 def test_timeout_is_a_result(project: Callable[..., Project]) -> None:
