@@ -47,9 +47,14 @@ FIRST, SECOND = (101 + 203, 11 + 23), (307 + 409, 37 + 43)
 
 SLOW = """
 [[turn]]
-text = "I take my time."
-shell = "printf 'Hello, world!\\\\n' > hello.txt; sleep 30"
+text = "I write it."
+shell = "printf 'Hello, world!\\\\n' > hello.txt"
 usage = { input = 101, output = 11 }
+
+[[turn]]
+text = "I take my time."
+shell = "sleep 100"
+usage = { input = 203, output = 23 }
 
 [[turn]]
 text = "Done."
@@ -112,15 +117,15 @@ def test_session_limit_and_on(hello: Project, agent: str) -> None:
 def test_killed_recovered_interrupted_resumed(hello: Project, agent: str) -> None:
     """assay is killed in the middle of a tool call, taken over, stopped by Ctrl-C; the agent then goes on."""
     running = hello.start("run", "tasks/hello", "--agent", agent, "--rehearse", "slow.toml", "-q")
-    eventually(lambda: hello.runs and b"sleep 30" in events(hello.runs[0]), 100)
+    eventually(lambda: hello.runs and b"sleep 100" in events(hello.runs[0]), 100)
     running.process.kill()
     again = hello.start("recover")
-    again.wait_for("sleep 30")
+    again.wait_for("sleep 100")
     again.signal(signal.SIGINT)
     again.finish().assert_code(130)
     first = record(hello.runs[0])
     assert (first["state"], first["ending"], first["resumable"]) == ("committed", "interrupted", True)
-    assert spent(hello.runs[0]) == (101, 11)
+    assert spent(hello.runs[0]) == (101 + 203, 11 + 23)
     assert_nothing_left(hello)
 
     hello.run("resume", "last", "-q", timeout=100).assert_code(0).assert_says("pass")
