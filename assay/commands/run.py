@@ -108,12 +108,13 @@ def carry_out(project: Project, what: Climb, given: dict[str, Any]) -> int:
     from assay.commands.stopping import stop_on_signals
     from assay.commands.summary import Prices, summary_json, summary_lines
     from assay.commands.views import view_for
-    from assay.run.record import all_runs
+    from assay.run.record import all_runs, refuse_unwritable
     from assay.sandbox.engine import Engine
     from assay.stage.climb import climb
     from assay.stage.earlier import Earlier
     from assay.stage.executor import LocalExecutor
 
+    refuse_unwritable(project.runs)
     hint(project.runs)
     engine = Engine.connect()
     kept = list(all_runs(project.runs)) if what.stage is not None else []

@@ -332,6 +332,25 @@ def run_names(runs: Path) -> list[str]:
             return sorted(e.name for e in entries if e.name[:1].isdigit() and "Z-" in e.name)
     except FileNotFoundError:
         return []
+    except NotADirectoryError:
+        msg = f"{runs} is no folder, and runs are kept there: move what is there away"
+        raise UsageError(msg) from None
+
+
+def refuse_unwritable(runs: Path) -> None:
+    """See that runs can be kept, before anything is started.
+
+    Raises:
+        UsageError: They cannot; says why.
+    """
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+        trial = runs / f".trial-{secrets.token_hex(4)}"
+        trial.mkdir()
+        trial.rmdir()
+    except OSError as error:
+        msg = f"{runs} cannot be written, and runs are kept there: {error.strerror or error}"
+        raise UsageError(msg) from None
 
 
 def left_behind(runs: Path) -> list[str]:
