@@ -301,7 +301,7 @@ class Fence:
         refused = engine_host(str(self.engine.api.base_url), os.environ.get("DOCKER_HOST", "")) if opened else ()
         serves = tuple(sorted({port for pin in pins for port in pin.ports})) if gate else ()
         if gate and self.via:
-            proxy = Pin("proxy", (self.via.address,), (self.via.port,), private=True)
+            proxy = Pin("corporate.proxy", (self.via.address,), (self.via.port,), private=True)
             names = tuple(dict.fromkeys(pin.host for pin in pins))
             return Plan(CLOSED, (proxy,), serves, via=self.via, names=names)
         return Plan(OPEN if opened else CLOSED, pins, serves, refused, self.lab)
