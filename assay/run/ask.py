@@ -293,6 +293,6 @@ def follow_up(project: Project, run: Path, question: str, *, rehearse: str | Non
         stage=record.stage,
         rung=record.rung,
         fence_mode=record.fence or job.fence_mode,
-        earlier=Earlier(run, record, message, next_turn(run)),
+        earlier=Earlier(run, record, message, next_turn(run, record)),
         ask=ask,
     )

@@ -98,6 +98,7 @@ def _begin(job: Job, engine: Engine, watch: Watch, stop: Stop) -> Attempt:
         image=job.images.agent,
         task_image=job.images.task,
         checker_image=job.images.checker if task.checker is not None else None,
+        engine=engine.identity() or None,
         fence=job.fence_mode,
         repository=job.ask.volume if job.ask is not None else None,
         owner=me(),

@@ -69,6 +69,7 @@ def recover(
     if run is None:
         return read_record(project.runs / name)
     containers = engine.containers({"assay.run": name})
+    _check_engine(run, engine)
     roles = {c["Labels"].get("assay.role", ""): c for c in containers}
     try:
         job = _job(project, run.record, engine, secrets="agent" in roles)
@@ -82,6 +83,14 @@ def recover(
     with lifecycle.committed(attempt), _cleared(attempt), _around(attempt, containers):
         _go_on(attempt, roles, pool)
     return run.record
+
+
+def _check_engine(run: RunDir, engine: Engine) -> None:
+    """Another engine knows nothing of this run: its agent may well still be at work where it was started."""
+    if run.record.engine not in (None, engine.identity()):
+        run.release()
+        msg = f"it runs on another Docker Engine ({run.record.engine}); is DOCKER_HOST set as it was then?"
+        raise UsageError(msg)
 
 
 @contextlib.contextmanager
@@ -260,6 +269,7 @@ def _earlier(runs: Path, record: RunRecord) -> Earlier | None:
         return None
     path = runs / record.resumed_from
     try:
-        return Earlier(path, read_record(path), turn=next_turn(path))
+        known = read_record(path)
+        return Earlier(path, known, turn=next_turn(path, known))
     except ConfigError:
         return None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from assay.model.errors import UsageError
+from assay.model.errors import ConfigError, UsageError
 from assay.model.outcome import Ending
 from assay.model.project import Project
 from assay.model.record import RunRecord, State
@@ -65,7 +65,7 @@ def check(
         rung=record.rung,
         attempt=record.attempt,
         fence_mode=record.fence or job.fence_mode,
-        earlier=Earlier(run, record, _message(message), next_turn(run)),
+        earlier=Earlier(run, record, _message(message), next_turn(run, record)),
         ask=about,
     )
 
@@ -115,9 +115,21 @@ def _reason(run: Path, record: RunRecord, *, force: bool) -> str | None:
     return None
 
 
-def next_turn(run: Path) -> int:
-    """Where a rehearsal's script goes on."""
+def next_turn(run: Path, record: RunRecord) -> int:
+    """Where a rehearsal's script goes on: after what the kept session holds, else at its beginning.
+
+    Args:
+        run: The run that is gone on with.
+        record: Its record.
+    """
+    if not (record.snapshot and record.session):
+        return 0
     try:
         return int(json.loads((run / "rehearsal.json").read_bytes())["next_turn"])
     except (OSError, ValueError, KeyError, TypeError):
-        return 0
+        # Its agent was never started: it stands where the run before it did.
+        before = run.parent / (record.resumed_from or "-")
+        try:
+            return next_turn(before, read_record(before))
+        except ConfigError:
+            return 0

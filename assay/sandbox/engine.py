@@ -107,6 +107,7 @@ class Engine:
 
     def __init__(self, api: APIClient) -> None:
         self.api = api
+        self._identity = ""
         self._quotas = True
 
     @classmethod
@@ -140,6 +141,12 @@ class Engine:
         """The engine's own account of itself."""
         with _failing("version", ""):
             return cast("dict[str, Any]", self.api.version())
+
+    def identity(self) -> str:
+        """What tells this engine from every other; it outlives a restart."""
+        if not self._identity:
+            self._identity = str(self.info().get("ID", ""))
+        return self._identity
 
     def info(self) -> dict[str, Any]:
         """Drivers, quotas and resources of the engine's host."""
