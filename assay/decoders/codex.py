@@ -103,7 +103,8 @@ class _Stream:
     def _command(self, item: Record, *, done: bool) -> Iterator[Event]:
         id_ = string(item.get("id"))
         if self.calls.start("command_execution", id_):
-            yield ToolCall("command_execution", _unwrapped(string(item.get("command"))), id_)
+            command = _unwrapped(string(item.get("command")))
+            yield ToolCall("command_execution", command, id_, {"command": command})
         if done:
             ok = item.get("exit_code") == 0
             self.calls.end(id_, ok=ok)
@@ -253,6 +254,9 @@ def _outcome(item: Record) -> str:
 
 
 def _input(item: Record) -> dict[str, object]:
+    # What an MCP tool was given is the call's input; the other items are tools of the CLI's own.
+    if isinstance(given := item.get("arguments"), dict):
+        return given
     return {key: value for key, value in item.items() if key in ("changes", "query", "action", "arguments", "prompt")}
 
 
