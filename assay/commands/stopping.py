@@ -27,7 +27,9 @@ def stop_on_signals(ask: Ask) -> Iterator[None]:
         asked.append(number)
         ask(f"stopped by {SIGNALS[signal.Signals(number)]}", hard=len(asked) > 1)
 
-    before = {number: signal.signal(number, handle) for number in SIGNALS}
+    # Under nohup a closed terminal is to mean nothing.
+    heeded = [n for n in SIGNALS if n is not signal.SIGHUP or signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handle) for number in heeded}
     try:
         yield
     finally:

@@ -172,6 +172,32 @@ def test_an_agent_that_ended_meanwhile_is_graded(drip: MakeDrip) -> None:
 
 
 @pytest.mark.timeout(90)
+def test_a_time_limit_holds_while_nobody_looks_on(drip: MakeDrip) -> None:
+    here = drip("steps=25\ndelay=0.1\n")
+    running = here.start(*RUN, "--timeout", "2s")
+    eventually(lambda: here.runs and len(steps_of(here.runs[0])) > 1)
+    kill(running)
+    eventually(lambda: [c for c in on_engine(here, role="agent") if c["State"] == "exited"])
+    here.run("recover", "-q").assert_code(0).assert_says("timeout", "nobody looked on", "pass")
+    known = record(here.runs[0])
+    assert (known["ending"], known["verdict"], known["resumable"]) == ("timeout", "pass", False)
+    assert_nothing_left(here)
+
+
+@pytest.mark.timeout(90)
+def test_a_key_that_is_missing_is_named_and_nothing_is_lost(drip: MakeDrip) -> None:
+    here = drip("steps=8\ndelay=0.1\n")
+    running = here.start(*RUN)
+    eventually(lambda: here.runs and len(steps_of(here.runs[0])) > 1)
+    kill(running)
+    key = here.env.pop("DRIP_KEY")
+    here.run("recover", "-q").assert_code(2).assert_says("DRIP_KEY")
+    here.env["DRIP_KEY"] = key
+    here.run("recover", "-q").assert_code(0).assert_says("pass")
+    assert_nothing_left(here)
+
+
+@pytest.mark.timeout(90)
 def test_an_agent_whose_container_is_gone(drip: MakeDrip) -> None:
     here = drip("steps=200\ndelay=0.1\n")
     running = here.start(*RUN)

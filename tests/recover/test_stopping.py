@@ -57,6 +57,16 @@ def test_stopped_goes_on_where_it_stopped(drip: MakeDrip, number: signal.Signals
     here.run("ls", "--snapshots").assert_code(0).assert_says("no snapshot")
 
 
+@pytest.mark.timeout(60)
+def test_nohup_is_heeded(drip: MakeDrip) -> None:
+    here = drip("steps=10\ndelay=0.1\n")
+    running = subprocess.Popen(["nohup", COMMAND, *RUN], cwd=here.root, env=here.env, stdout=subprocess.DEVNULL)
+    begun(here, 2)
+    running.send_signal(signal.SIGHUP)
+    assert running.wait(50) == 0
+    assert record(here.runs[0])["verdict"] == "pass"
+
+
 @pytest.mark.timeout(240)
 def test_interrupted_at_random_moments(drip: MakeDrip) -> None:
     here = drip("steps=8\ndelay=0.06\n")
