@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.model.project import Project
+    from assay.model.registry import Agent
     from assay.sandbox.engine import Engine
+    from assay.sandbox.images import Builder, Image
 
     Step = tuple[str, Callable[[], str]]
 
@@ -38,7 +40,8 @@ def command(
 ) -> int:
     """Build the images that runs need, each once.
 
-    An image that is there is not built again. Every build's log is kept in the user's cache.
+    An image that is there is not built again. Every build's log is kept in the user's cache. Where a CLI comes from its
+    vendor's own host, the first build notes address and sha512 in the project's agents.toml, and later ones hold to it.
     """
     from pathlib import Path
 
@@ -119,6 +122,34 @@ def _needed(project: Project, *, every: bool) -> list[str]:
     return names
 
 
+def _noted(project: Project, builder: Builder, image: Image, name: str, entry: Agent, say: Progress) -> Agent:
+    """The entry, with what the vendor's host has given once that is noted in the project's own agents.toml."""
+    from assay.commands.pin import record
+    from assay.model.errors import ConfigError, Unmeasured
+    from assay.model.place import as_named
+    from assay.terminal.sanitise import one_line
+
+    if entry.install.obtainable or (entry.install.source and entry.install.sha512):
+        return entry
+    pinned = builder.pinned(image, name, entry)
+    say.done()
+    if pinned is entry:
+        words = "its install lines left no pinned.toml, so a later build may get another archive"
+        click.echo(f"{name}: nothing to record: {words}", err=True)
+        return entry
+    source, sha512 = pinned.install.source, pinned.install.sha512
+    file = project.root / "agents.toml"
+    try:
+        record(file, name, {"source": source, "sha512": sha512})
+    except ConfigError as error:
+        msg = f"{name}: built, but what it was built of is not recorded: {error}"
+        raise Unmeasured(msg) from None
+    where = f"[agents.{name}.install] of {as_named(file)}"
+    click.echo(one_line(f"{name}: recorded in {where}: source {source}, sha512 {sha512[:16]}…"), err=True)
+    click.echo(f"{name}: from now on another archive for {entry.version} is refused", err=True)
+    return pinned
+
+
 def _base(engine: Engine, project: Project, say: Progress) -> Iterator[Step]:
     from assay.sandbox.base import ensure_image
 
@@ -142,10 +173,15 @@ def _steps(engine: Engine, project: Project, names: list[str], tasks: list[Path]
             lambda: builder.for_agent(over, name, entries[name]).id,
         )
 
+    def first(name: str) -> str:
+        image = builder.for_agent(builder.environment(), name, entries[name])
+        entries[name] = _noted(project, builder, image, name, entries[name], say)
+        return image.id
+
     yield "environment", lambda: builder.environment().id
     yield "fence", lambda: fence_image.ensure(engine, say, builder.host)
     for name in entries:
-        yield laid(name, builder.environment())
+        yield laid(name, builder.environment())[0], lambda name=name: first(name)  # type: ignore[misc]
     for task in loaded:
         own = builder.of_task(task.dockerfile, task.settings.image)
         yield task.name, lambda own=own: builder.for_agent(own).id  # type: ignore[misc]

@@ -25,6 +25,7 @@ from assay.model.errors import BuildFailed, EngineError, Refused
 from assay.sandbox.base import BASE, ensure_image
 from assay.sandbox.build import Say, build_once, engine_words
 from assay.sandbox.engine import Engine, NotThere, Spec
+from assay.sandbox.pinned import FILE, install_script, read_pin
 from assay.sandbox.recipe import Host, Recipe, base_images, folder_context
 
 if TYPE_CHECKING:
@@ -151,14 +152,31 @@ class Builder:
         environment = self.environment()
         if agent is None:
             return image if image.id == environment.id else self._laid_over(image, self._user_recipe(image, hand_over))
-        tools = self._tools(environment)
-        cli = self._install(tools, name, agent, environment.arch)
-        plain = self._agent_recipe(environment, cli.tag, name, agent)
+        tools, cli, plain = self._recipes(environment, name, agent)
         if image.id != environment.id:
             over = self._agent_recipe(image, plain.tag, name, agent, hand_over)
             return self._laid_over(image, over, first=lambda: self._plain(plain, tools, cli))
         self._plain(plain, tools, cli)
         return self._image(self._built(plain), plain.title)
+
+    def pinned(self, image: Image, name: str, agent: Agent) -> Agent:
+        """The entry with source and sha512 of what `image` was built of, unchanged if its install lines left neither.
+
+        The image is then also the one that the entry so completed asks for: nothing is fetched a second time.
+
+        Args:
+            image: The agent's, over the default environment.
+            name: Of the agent.
+            agent: Its entry.
+        """
+        pin = read_pin(self.engine, image.id, f"{name} {agent.version}", f"{AGENT}/{FILE}")
+        if pin is None:
+            return agent
+        entry = agent.model_copy(update={"install": agent.install.model_copy(update=pin)})
+        *_, plain = self._recipes(self.environment(), name, entry)
+        with engine_words(f"name {image.title}"):
+            self.engine.api.tag(image.id, *plain.tag.split(":"))
+        return entry
 
     def has_shell(self, image: Image) -> bool:
         """Whether there is a /bin/sh in it."""
@@ -171,6 +189,12 @@ class Builder:
         context = folder_context(dockerfile.parent, leave_out)
         bases = {name: self._named(name) for name in base_images(text)}
         return self._image(self._built(Recipe(title, repository, text, folder=context, bases=bases)), title)
+
+    def _recipes(self, environment: Image, name: str, agent: Agent) -> tuple[Recipe, Recipe, Recipe]:
+        """Of the tools, the CLI, and the agent over the default environment."""
+        tools = self._tools(environment)
+        cli = self._install(tools, name, agent, environment.arch)
+        return tools, cli, self._agent_recipe(environment, cli.tag, name, agent)
 
     def _tools(self, environment: Image) -> Recipe:
         return Recipe(
@@ -186,7 +210,7 @@ class Builder:
             title=f"{name} {agent.version}",
             repository="assay-cli",
             dockerfile=_ours("install.Dockerfile").decode(),
-            files={"install.sh": "\n".join([*agent.install.run, ""]).encode(), "finish.sh": _ours("finish.sh")},
+            files={"install.sh": install_script(agent.install), "finish.sh": _ours("finish.sh")},
             args={
                 "TOOLS": tools.tag,
                 "VERSION": agent.version,
