@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -50,6 +51,7 @@ class Sampler(threading.Thread):
     def stop(self) -> None:
         self._over.set()
         self.join(10)
+        self._engine.api.close()
 
     def _note(self, data: bytes, where: str) -> None:
         self.seen += [f"{where}: {needle!r}" for needle in self._needles if needle in data]
@@ -107,7 +109,8 @@ def on_the_engine(needles: list[bytes], containers: Iterable[str]) -> Iterator[s
     for container in containers:
         if (DOCKER / container).exists():
             yield f"{container[:12]} is still there"
-    for log in DOCKER.glob("*/*-json.log"):
+    for name in os.listdir(DOCKER):
+        log = DOCKER / name / f"{name}-json.log"
         try:
             data = log.read_bytes()
         except OSError:

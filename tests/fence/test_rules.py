@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 from collections.abc import Sequence
 
@@ -18,6 +19,7 @@ from assay.sandbox.rules import (
     Pin,
     Plan,
     Rule,
+    Via,
     compile_rules,
     growth,
     is_global,
@@ -202,9 +204,15 @@ def test_growth_takes_nothing_away() -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(closed_plans, st.lists(ports, max_size=3, unique=True).map(lambda found: tuple(sorted(found))))
-def test_a_plan_survives_its_journey(plan: Plan, serves: tuple[int, ...]) -> None:
+@given(
+    closed_plans,
+    st.lists(ports, max_size=3, unique=True).map(lambda found: tuple(sorted(found))),
+    st.binary().map(lambda secret: base64.b64encode(secret).decode()),
+)
+def test_a_plan_survives_its_journey(plan: Plan, serves: tuple[int, ...], auth: str) -> None:
     plan = plan._replace(serves=serves, refused=("9.9.9.9",), lab=("198.51.100.0/24", "2001:db8:f::/64"))
+    assert read(written(plan._replace(via=None, names=()))) == plan._replace(via=None, names=())
+    plan = plan._replace(via=Via("10.0.0.1", 3128, auth), names=("a.test", "b.test"))
     assert read(written(plan)) == plan
 
 
