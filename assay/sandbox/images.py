@@ -162,7 +162,8 @@ class Builder:
     def pinned(self, image: Image, name: str, agent: Agent) -> Agent:
         """The entry with source and sha512 of what `image` was built of, unchanged if its install lines left neither.
 
-        The image is then also the one that the entry so completed asks for: nothing is fetched a second time.
+        The image is then the one that the entry so completed asks for, and nothing is fetched a second time. It is no
+        longer that of the entry as it was: who takes the two out has the vendor asked again.
 
         Args:
             image: The agent's, over the default environment.
@@ -173,9 +174,11 @@ class Builder:
         if pin is None:
             return agent
         entry = agent.model_copy(update={"install": agent.install.model_copy(update=pin)})
-        *_, plain = self._recipes(self.environment(), name, entry)
+        environment = self.environment()
+        old, new = (self._recipes(environment, name, one)[-1].tag for one in (agent, entry))
         with engine_words(f"name {image.title}"):
-            self.engine.api.tag(image.id, *plain.tag.split(":"))
+            self.engine.api.tag(image.id, *new.split(":"))
+        self.engine.remove_image(old)
         return entry
 
     def has_shell(self, image: Image) -> bool:

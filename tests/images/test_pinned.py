@@ -129,6 +129,12 @@ def test_an_archive_is_recorded_once_and_another_one_refused(
     assert "recorded" not in again.err
     assert vendor.asked == 1, "what the entry now asks for is there already"
 
+    sha512 = vendor.offers(BINARY + b"# newer\n")
+    here.write({"agents.toml": text})
+    here.run(*build, timeout=200).assert_code(0).assert_says(sha512[:16])
+    recorded = (here.root / "agents.toml").read_text()
+    assert installed(here, mark)["sha512"] == sha512
+
     forget(engine, here, mark)
     vendor.offers(BINARY + b"# mended in silence\n")
     refused = here.run(*build, timeout=200).assert_code(3)
