@@ -98,6 +98,11 @@ def _rehearsed(attempt: Attempt, stand_in: StandIn) -> None:
     except EngineError as error:
         attempt.say(f"rehearsal: the stand-in's record cannot be read: {error}")
         return
+    entry = attempt.job.choice.entry
+    if entry is not None and not attempt.job.settings.internet:
+        asked = {tool for request in report.requests for tool in request.tools or ()}
+        if offered := sorted(asked.intersection(entry.web_tools)):
+            attempt.say(f"rehearsal: {', '.join(offered)} was offered to the model although the run has no internet")
     requests = [dict(request.raw) for request in report.requests]
     known = {"problems": report.problems, "next_turn": report.next_turn, "requests": requests}
     _keep(attempt, "rehearsal.json", known)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import os
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -109,8 +108,8 @@ def on_the_engine(needles: list[bytes], containers: Iterable[str]) -> Iterator[s
     for container in containers:
         if (DOCKER / container).exists():
             yield f"{container[:12]} is still there"
-    for name in os.listdir(DOCKER):
-        log = DOCKER / name / f"{name}-json.log"
+    for folder in list(DOCKER.iterdir()):
+        log = folder / f"{folder.name}-json.log"
         try:
             data = log.read_bytes()
         except OSError:
