@@ -180,10 +180,8 @@ def _salvage(attempt: Attempt, container: str, error: Exception) -> None:
     engine.signal(container, "KILL")
     engine.wait(container, agent.KILL_SECONDS)
     if record.ending is Ending.FINISHED:
-        record.ending, record.reason = (
-            Ending.CRASHED,
-            f"the agent had finished, but its files could not be kept: {error}",
-        )
+        record.ending = Ending.CRASHED
+        record.reason = f"the agent had finished, but its files could not be kept: {error}"
     if record.ending is None or record.ending.resumable:
         record.ending, record.reason = record.ending or Ending.CRASHED, record.reason or str(error)
         facts = stated(attempt)
@@ -379,9 +377,10 @@ def _failed(attempt: Attempt, error: Exception) -> None:
         record.ending = Ending.CRASHED
     if record.times.started is None and attempt.job.earlier is not None:
         attempt.not_begun()
-    if record.ending.graded and record.verdict is None:
+    if not record.ending.graded:
+        record.reason = record.reason or said
+    elif record.verdict is None:
         record.verdict, record.verdict_reason = Verdict.CHECKER_ERROR, said
-    record.reason = record.reason or said
     attempt.dir.make_room()
     with contextlib.suppress(OSError, RuntimeError):
         if gone and record.times.started is not None:

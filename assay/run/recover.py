@@ -144,6 +144,7 @@ def _take_up(attempt: Attempt, container: str, pool: ThreadPoolExecutor) -> None
                 return
             attempt.dir.save(State.STOPPED)
         _clear_kept(attempt)
+        record.verdict, record.verdict_reason = None, None
         left, grading = lifecycle.keep(attempt, container, pool)
     lifecycle.judge(attempt, left, grading)
 

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import time
 
-import docker
 import pytest
 
 from tests.project import COMMAND, Project
@@ -31,6 +30,11 @@ pytestmark = pytest.mark.docker
 def begun(here: Project, steps: int) -> None:
     """Block until the last run of a project has said so many steps."""
     eventually(lambda: here.runs and len(steps_of(here.runs[-1])) >= steps)
+
+
+def share() -> float:
+    """How many times longer things take on a machine that has other things to do; 1 on an idle one."""
+    return max(1.0, 2 * os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 @pytest.mark.timeout(90)
@@ -107,7 +111,7 @@ def test_a_second_one_gives_the_snapshot_up_and_still_clears_up(drip: MakeDrip) 
     running.signal(signal.SIGINT)
     began = time.monotonic()
     running.finish().assert_code(130)
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 3 * share()
     known = record(here.runs[0])
     assert (known["ending"], "snapshot" in known) == ("interrupted", False)
     assert_nothing_left(here)
@@ -137,31 +141,11 @@ def test_a_closed_terminal(drip: MakeDrip) -> None:
     assert_nothing_left(here)
 
 
-def bare_engine(megabytes: int) -> tuple[float, float]:
-    """Seconds that the engine alone takes to end a container that wrote so much, and to commit it: how busy it is."""
-    with contextlib.closing(docker.APIClient(version="auto", timeout=60)) as api:
-        image = api.images(filters={"label": "assay.title"})[0]["Id"]
-        write = f"head -c {megabytes}000000 /dev/urandom >/written; sleep 60"
-        made = api.create_container(image, ["sh", "-c", write], entrypoint=[], labels={"assay-test": "1"})["Id"]
-        api.start(made)
-        eventually(lambda: any("sleep" in " ".join(process) for process in api.top(made)["Processes"]))
-        began = time.monotonic()
-        api.kill(made)
-        api.wait(made)
-        ended = time.monotonic()
-        kept = api.commit(made)["Id"]
-        committed = time.monotonic()
-        api.remove_container(made, force=True)
-        api.remove_image(kept)
-        return time.monotonic() - began - (committed - ended), committed - ended
-
-
 @pytest.mark.timeout(120)
 def test_gone_within_three_seconds_and_a_large_change_within_five_more(drip: MakeDrip) -> None:
     """An agent that is deaf to TERM is gone soon; 200 MB that it changed cost a few seconds on top."""
     here = drip("steps=900\ndelay=0.1\ndeaf=1\n")
     large = drip("steps=900\ndelay=0.1\ndeaf=1\nmb=200\n")
-    ending, committing = bare_engine(200)
     took = {}
     for name, one in (("small", here), ("large", large)):
         running = one.start(*RUN)
@@ -172,9 +156,8 @@ def test_gone_within_three_seconds_and_a_large_change_within_five_more(drip: Mak
         took[name] = time.monotonic() - began
         running.finish().assert_code(130)
         assert "snapshot" in record(one.runs[0])
-    # 0.5 s and 1 s on an idle machine.
-    assert took["small"] <= max(3, 6 * ending)
-    assert took["large"] <= took["small"] + max(5, 5 * committing)
+    assert took["small"] <= 3 * share()
+    assert took["large"] <= took["small"] + 5 * share()
     sizes = large.run("ls", "--snapshots", "--json").json()
     assert sizes[0]["size"] > 200e6
 
