@@ -206,6 +206,19 @@ def test_what_the_install_lines_leave_is_not_believed(
     assert (here.root / "agents.toml").read_text() == text
 
 
+@pytest.mark.docker
+@pytest.mark.timeout(300)
+def test_what_cannot_be_recorded_is_told_with_the_lines_to_add(project: MakeProject, mark: str) -> None:
+    pin = f'printf \'source = "http://x/1"\\nsha512 = "{"ab" * 64}"\\n\' >"$OUT/pinned.toml"'
+    run = json.dumps(['mkdir -p "$OUT/bin"', pin])
+    install = f"install = {{ obtainable = false, run = {run}, check = ['echo', '1.2.17'] }}\n"
+    text = entry(mark, VENDOR).partition(f"\n[agents.{mark}.install]")[0] + install
+    here = project({"agents.toml": text})
+    outcome = here.run("build", mark, timeout=200).assert_code(3)
+    outcome.assert_says(f"{mark}: built, but", "cannot be added to as it is laid out", 'source = "http://x/1"; sha512')
+    assert (here.root / "agents.toml").read_text() == text
+
+
 DOTTED = "[agents.a]\ntitle = '''\n[agents.a.install]\nsource = \"\"\n'''\ninstall.shows = 'x'\n"
 """With a header and a key that only look like one: they are text."""
 KEYS = {"source": "https://x/1-2", "sha512": "ab"}
