@@ -57,7 +57,7 @@ def snapshots(engine: Engine, project: Path | None = None) -> Iterator[Snapshot]
             known[root] = _uses(root / "runs")
         with engine_words("look at a snapshot"):
             size = int(engine.api.history(image["Id"])[0]["Size"])
-        needed, why = known[root].get(image["Id"], (False, _unused(root, labels["assay.snapshot"])))
+        needed, why = known[root].get(image["Id"]) or _unnamed(root / "runs" / labels["assay.snapshot"])
         if image["Id"] in held and not needed:
             needed, why = True, f"{why}, and a later snapshot is made of it"
         if needed:
@@ -88,9 +88,19 @@ def _uses(runs: Path) -> dict[str, tuple[bool, str]]:
     return uses
 
 
-def _unused(root: Path, run: str) -> str:
-    folder = root / "runs" / run
-    return "its run is not over, see assay recover" if folder.is_dir() else "the directory of its run is gone"
+def _unnamed(run: Path) -> tuple[bool, str]:
+    """What a snapshot that no record names is good for: a run that was killed just then finds it by its label."""
+    from assay.model.errors import ConfigError
+    from assay.model.record import State
+    from assay.run.record import read_record
+
+    if not run.is_dir():
+        return False, "the directory of its run is gone"
+    try:
+        over = read_record(run).state is State.COMMITTED
+    except ConfigError:
+        over = True
+    return (False, "its run does not name it") if over else (True, "its run is not over, see assay recover")
 
 
 def age(made: datetime) -> str:

@@ -165,24 +165,25 @@ def test_clean_removes_only_what_a_dead_owner_left_for_good(
 def test_clean_removes_a_snapshot_whose_run_is_gone(
     engine: Engine, project: MakeProject, leave: Callable[..., str]
 ) -> None:
-    here = project({"runs/here/run.toml": RUN.format(state="committed")})
+    open_run = RUN.format(state="running") + "[times]\n"
+    here = project({"runs/open/run.toml": open_run, "runs/over/run.toml": open_run.replace("running", "committed")})
     container = leave()
     ids = {}
-    for run in ("here", "gone"):
-        name = f"{run}-{uuid.uuid4().hex[:8]}"
+    for run in ("open", "over", "gone"):
         labels = {
             "assay.owner": dead_owner(),
             "assay.project": str(here.root),
             "assay.run": run,
-            "assay.snapshot": name,
+            "assay.snapshot": run,
         }
-        ids[run] = engine.commit(container, "assay-snapshot", name, labels)
+        ids[run] = engine.commit(container, "assay-snapshot", f"{run}-{uuid.uuid4().hex[:8]}", labels)
     try:
-        here.run("clean").assert_code(0).assert_says("the directory of its run is gone")
+        here.run("clean").assert_code(0).assert_says("the directory of its run is gone", "does not name it")
         assert engine.image(ids["gone"]) is None
-        assert engine.image(ids["here"]) is not None
+        assert engine.image(ids["over"]) is None
+        assert engine.image(ids["open"]) is not None
     finally:
-        engine.api.remove_image(ids["here"], force=True)
+        engine.api.remove_image(ids["open"], force=True)
 
 
 def test_clean_of_images_says_what_can_be_built_again(project: MakeProject) -> None:
