@@ -32,8 +32,8 @@ UNLIMITED = 1 << 60
 
 SHORTEST_FRAME = 64
 
-RESULTS = ("score", "report", "report.begun")
-"""Files that a checker, or what runs it, leaves for us."""
+RESULTS = {b"score": "score", b"mark/report": "report", b"mark/report.begun": "report.begun"}
+"""Files that a checker, or what runs it, leaves for us; what runs it has a folder that no variable names for long."""
 
 CAPS = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
 
@@ -73,6 +73,7 @@ class Grading:
     name: str
     labels: Mapping[str, str]
     secret: str = field(default_factory=lambda: secrets.token_hex(8))
+    mark: str = field(default_factory=lambda: secrets.token_hex(8))
     container: str = ""
 
     @property
@@ -101,7 +102,7 @@ class Grading:
                 **checker.env,
                 "ASSAY_CHECKER": self._place,
                 "ASSAY_SCORE": f"{self._out}/score",
-                "ASSAY_REPORT": f"{self._place}-report/report",
+                "ASSAY_REPORT": f"{self._out}/{self.mark}/report",
                 "ASSAY_WORKDIR": checker.workdir,
                 # A home and a place for scratch files that hold nothing of the agent's, wherever it worked.
                 "HOME": f"{self._place}-home",
@@ -223,7 +224,7 @@ class Grading:
             Put(f"{place}-out", mode=0o700),
             Put(f"{place}-left", mode=0o700),
             Put(f"{place}-left/{posixpath.basename(workdir)}"),
-            Put(f"{place}-report", mode=0o700),
+            Put(f"{place}-out/{self.mark}", mode=0o700),
             Put(f"{place}-home", mode=0o700),
             Put(f"{place}-tools", mode=0o700),
             Put(f"{place}-tools/bin", mode=0o700),
@@ -242,12 +243,11 @@ class Grading:
     def _results(self) -> dict[str, bytes]:
         """The small files that the checker, and what runs it, wrote for us; nothing else is read from its container."""
         found: dict[str, bytes] = {}
-        for folder in (self._out, f"{self._place}-report"):
-            with contextlib.suppress(NotThere):
-                _, stream = self.engine.get(self.container, folder)
-                reader = TarReader(stream)
-                for member in reader:
-                    name = member.name.rpartition(b"/")[2].decode("utf-8", "replace")
-                    if member.type == archive.REGULAR and name in RESULTS and member.size < 1 << 20:
-                        found[name] = b"".join(reader.content())
+        with contextlib.suppress(NotThere):
+            _, stream = self.engine.get(self.container, self._out)
+            reader = TarReader(stream)
+            for member in reader:
+                name = RESULTS.get(member.name.partition(b"/")[2].replace(self.mark.encode(), b"mark"))
+                if name is not None and member.type == archive.REGULAR and member.size < 1 << 20:
+                    found[name] = b"".join(reader.content())
         return found
