@@ -34,7 +34,7 @@ done
 ln ~/.cache/deep/plain.txt ~/.cache/deep/hard.txt
 head -c 300000 /dev/zero | tr '\\0' 'a' >/app/long.txt; echo "$s" >>/app/long.txt
 cp -r ~/.shelly /app/stolen 2>/dev/null
-env >/app/env.txt; echo spread
+env >/app/env.txt; sleep 1; echo spread
 """
 
 ENDS = {
