@@ -26,7 +26,6 @@ BASE = "debian:bookworm-slim"
 
 PULL_SECONDS = 900
 MAKE_SECONDS = 1800
-_MIRROR = "http://deb.debian.org/debian"
 _LEFT_OUT = ("./var/cache/apt/*", "./var/lib/apt/lists/*", "./usr/share/doc/*", "./usr/share/man/*", "./var/log/*")
 
 
@@ -92,7 +91,7 @@ def _make(engine: Engine, name: str, say: Say, why: str) -> None:
     # Not below /tmp: it may be small, or mounted without devices.
     with tempfile.TemporaryDirectory(prefix="assay-", dir="/var/tmp") as scratch:
         root = Path(scratch) / "root"
-        _bootstrap([tool, "--variant=minbase", suite, str(root), _MIRROR], name, say, log)
+        _bootstrap([tool, "--variant=minbase", suite, str(root)], name, say, log)
         _finish(root, suite)
         _import(engine, root, name)
 
@@ -127,10 +126,11 @@ def _bootstrap(argv: list[str], name: str, say: Say, log: Path) -> None:
 
 def _finish(root: Path, suite: str) -> None:
     """What Debian's own image has beyond debootstrap: updates, and no daemon started by an installation."""
-    (root / "etc/apt/sources.list").write_text(
-        f"deb {_MIRROR} {suite} main\n"
-        f"deb {_MIRROR} {suite}-updates main\n"
-        f"deb {_MIRROR}-security {suite}-security main\n"
+    sources = root / "etc/apt/sources.list"
+    # The tool's own mirror, as it wrote it down.
+    mirror = sources.read_text("utf-8").split()[1].rstrip("/")
+    sources.write_text(
+        f"deb {mirror} {suite} main\ndeb {mirror} {suite}-updates main\ndeb {mirror}-security {suite}-security main\n"
     )
     policy = root / "usr/sbin/policy-rc.d"
     policy.write_text("#!/bin/sh\nexit 101\n")
