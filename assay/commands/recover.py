@@ -70,11 +70,15 @@ def _recover(project: Project, names: list[str], *, quiet: bool) -> int:
         under_way = [runs.submit(recover, project, name, engine, watch, stop, pool) for name in names]
         for name, one in zip(names, under_way, strict=True):
             try:
-                run = one.result().to_toml()
+                record = one.result()
             except (AssayError, OSError) as error:
                 click.echo(one_line(f"{name}: {error}"), err=True)
                 codes.append(error.exit_code if isinstance(error, AssayError) else ExitCode.UNMEASURED)
+                continue
+            if record is None:
+                click.echo(f"{name}: another assay has taken it up; assay ls shows how it ends")
             else:
+                run = record.to_toml()
                 click.echo(result_line(run, project.runs))
                 codes.append(CODES.get(outcome_of(run).result, ExitCode.UNMEASURED))
     return ExitCode.INTERRUPTED if stop.reason else ExitCode.worst(codes)

@@ -40,6 +40,9 @@ NOT_STARTED = 97
 
 KILLED = "assay was killed"
 
+LOOK_SECONDS = 1.0
+"""For how long a lock that somebody holds may be that of one who only looks."""
+
 
 def left_over(runs: Path) -> list[str]:
     """Ids of runs that no living process owns and nobody has committed, oldest first."""
@@ -57,17 +60,18 @@ def left_over(runs: Path) -> list[str]:
 
 def recover(
     project: Project, name: str, engine: Engine, watch: Watch, stop: Stop, pool: ThreadPoolExecutor
-) -> RunRecord:
-    """Bring one left-over run to its end.
+) -> RunRecord | None:
+    """Bring one left-over run to its end; None if another process has taken it up meanwhile.
 
     Raises:
         UsageError: Its task is no longer there; nothing was touched.
         CredentialMissing: The agent had a credential that must be known to be kept out of what is kept.
         Unmeasured: The engine or the disk failed again.
     """
-    run = RunDir.take(project.runs / name)
+    run = _taken(project.runs / name)
     if run is None:
-        return read_record(project.runs / name)
+        record = read_record(project.runs / name)
+        return record if record.state is State.COMMITTED else None
     containers = engine.containers({"assay.run": name})
     _check_engine(run, engine)
     roles = {c["Labels"].get("assay.role", ""): c for c in containers}
@@ -83,6 +87,14 @@ def recover(
     with lifecycle.committed(attempt), _cleared(attempt), _around(attempt, containers):
         _go_on(attempt, roles, pool)
     return run.record
+
+
+def _taken(path: Path) -> RunDir | None:
+    """Take a run over. Whoever only looks what is left over holds each lock for a moment, which is waited for."""
+    until = time.monotonic() + LOOK_SECONDS
+    while (run := RunDir.take(path)) is None and (path / LOCK).exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    return run
 
 
 def _check_engine(run: RunDir, engine: Engine) -> None:
