@@ -93,7 +93,7 @@ def standing(folder: Path) -> Iterator[Outside]:
     with _slot() as slot:
         outside = Outside(slot, authority.cert_pem.bytes())
         space, ours, theirs = f"assay-out{slot}", f"assay-out{slot}h", f"assay-out{slot}n"
-        _ip("netns", "del", space, check=False)
+        _take_away(space, ours)
         _ip("netns", "add", space)
         try:
             _ip("link", "add", ours, "type", "veth", "peer", "name", theirs, "netns", space)
@@ -112,7 +112,13 @@ def standing(folder: Path) -> Iterator[Outside]:
             with _serving(space, folder, outside):
                 yield outside
         finally:
-            _ip("netns", "del", space, check=False)
+            _take_away(space, ours)
+
+
+def _take_away(space: str, ours: str) -> None:
+    # The link too: a namespace outlives its deletion for as long as anything in it is held.
+    _ip("link", "del", ours, check=False)
+    _ip("netns", "del", space, check=False)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ import docker.errors
 import pytest
 
 from assay.model.errors import EngineError
+from assay.sandbox.fence import AT_ONCE
 from assay.sandbox.rules import CLOSED, OPEN, SNI, Pin
 from assay.sandbox.seccomp import profile
 from tests.fence.conftest import ROOT_CAPS, Lab, tar
@@ -22,8 +23,8 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(120)]
 
 LOOP = """
 import socket, time
-end, got, refused = time.monotonic() + 1, 0, 0
-while time.monotonic() < end:
+end, got, refused = time.monotonic() + {seconds}, 0, 0
+while time.monotonic() < end and refused <= {enough}:
     try:
         socket.create_connection(({other!r}, 443), 0.5).close()
         got += 1
@@ -78,8 +79,33 @@ print(call(), flush=True)
 
 
 def test_the_first_instruction_finds_the_rules_in_place(lab: Lab) -> None:
-    with lab.fence() as fence, lab.agent(fence, ("python3", "-c", LOOP.format(other=lab.outside.other))) as agent:
+    with (
+        lab.fence() as fence,
+        lab.agent(fence, ("python3", "-c", LOOP.format(other=lab.outside.other, seconds=1, enough=1e9))) as agent,
+    ):
         assert lab.output(agent) == "got 0 refused True\n"
+
+
+def test_rules_that_come_after_the_agent_come_too_late(lab: Lab) -> None:
+    """The same loop where rules are set from beside it, with nothing that holds the agent back until they stand."""
+    rule = (
+        "iptables",
+        "-A",
+        "OUTPUT",
+        "-d",
+        lab.outside.other,
+        "-p",
+        "tcp",
+        "-j",
+        "REJECT",
+        "--reject-with",
+        "tcp-reset",
+    )
+    loop = LOOP.format(other=lab.outside.other, seconds=60, enough=20)
+    with lab.container("bridge", ("python3", "-c", loop)) as unwise:
+        with lab.container(f"container:{unwise}", rule, caps=("NET_ADMIN", "NET_RAW")) as helper:
+            assert lab.output(helper) == ""
+        assert re.fullmatch(r"got [1-9]\d* refused True\n", lab.output(unwise))
 
 
 def test_an_agent_cannot_start_before_its_fence(lab: Lab) -> None:
@@ -146,6 +172,20 @@ def test_a_process_that_is_added_later_can_do_no_more(lab: Lab) -> None:
         assert not int(bounding, 16) & (1 << 12 | 1 << 13 | 1 << 21)
 
 
+def test_a_container_that_fences_itself_is_open_to_whatever_is_added_later(lab: Lab) -> None:
+    """Capabilities that a container's first process lays down come back with each process that the engine adds."""
+    down = "grep CapBnd /proc/self/status | cut -f2 >/tmp/down; mv /tmp/down /down; sleep 600"
+    fenced = "iptables -A OUTPUT -d {0} -p tcp -j REJECT --reject-with tcp-reset &&"
+    fenced += " exec capsh --drop={1} -- -c '{2}'"
+    argv = ("bash", "-c", fenced.format(lab.outside.other, "cap_net_admin,cap_net_raw", down))
+    call = f"curl -sk -m5 https://{lab.outside.other}/ >/dev/null; echo rc=$?"
+    with lab.container("bridge", argv, caps=(*ROOT_CAPS, "NET_ADMIN", "NET_RAW")) as unwise:
+        assert lab.shell(unwise, f"until [ -e /down ]; do sleep .05; done; {call}") == "rc=7\n"
+        first = int(lab.shell(unwise, "cat /down"), 16)
+        assert not first & (1 << 12 | 1 << 13)
+        assert lab.shell(unwise, f"iptables -F; echo rc=$?; {call}") == "rc=0\nrc=0\n"
+
+
 def test_the_engines_resolver_carries_names_out_but_not_from_here(lab: Lab) -> None:
     ask = "dig +time=1 +tries=1 @127.0.0.11 {0}.exfil.test >/dev/null; getent hosts {0}2.exfil.test; true"
     with lab.bridge() as made:
@@ -157,6 +197,28 @@ def test_the_engines_resolver_carries_names_out_but_not_from_here(lab: Lab) -> N
             lab.shell(agent, ask.format("fenced"))
             assert set(fence.report().names_refused) == {"fenced2.exfil.test"}
         assert not [line for line in lab.outside.seen[before:] if "exfil" in line]
+
+
+TOOLS = {
+    "pip": ("pip install -q --target /tmp/t six==1.16.0", 1),
+    "npm": ("cd /tmp && npm install left-pad", 1),
+    "apt-get": ("apt-get -o Acquire::Retries=0 update", 0),
+    "git": ("git clone https://code.test/x/y /tmp/y", 128),
+    "curl": ("curl -s https://code.test/", 6),
+}
+"""How each of them gives up; apt-get does so quietly."""
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_package_tools_give_up_in_seconds(lab: Lab, tool: str) -> None:
+    """With a run's settings and with no other, so that a missing package costs an agent seconds of its time."""
+    command, code = TOOLS[tool]
+    with lab.fence() as fence, lab.agent(fence, env=AT_ONCE) as agent:
+        took = float(lab.shell(agent, f"( {command} ) >/dev/null 2>&1 </dev/null; echo $? >/tmp/rc; echo $SECONDS"))
+        assert lab.shell(agent, "cat /tmp/rc") == f"{code}\n"
+        assert set(fence.report().names_refused)
+    # Alone, npm as it comes takes 72 s, pip 9 s and these 2 s at most; other tests may be at work on the same cores.
+    assert took < 20
 
 
 def test_an_internal_network_alone_is_no_fence(lab: Lab) -> None:
