@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, StringConstraints, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WithJsonSchema
 
 from assay.model.units import parse_duration, parse_size
 
@@ -36,11 +36,37 @@ Duration = Annotated[
 ]
 """Seconds."""
 
-Size = Annotated[
-    int,
-    BeforeValidator(parse_size),
-    WithJsonSchema(
-        {"anyOf": [_COUNT, {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*([kKMGTmgt]i?)?[bB]?\s*$"}]}
-    ),
-]
+_SIZE = WithJsonSchema(
+    {"anyOf": [_COUNT, {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*([kKMGTmgt]i?)?[bB]?\s*$"}]}
+)
+
+Size = Annotated[int, BeforeValidator(parse_size), _SIZE]
 """Bytes."""
+
+LEAST_MEMORY = 6 << 20
+"""What a Docker Engine asks for at least (20.10, "Minimum memory limit allowed is 6MB")."""
+
+
+def _enough_memory(value: int) -> int:
+    if value < LEAST_MEMORY:
+        msg = f"{value} bytes are less than the 6MiB that a container needs; no run would start; write more"
+        raise ValueError(msg)
+    return value
+
+
+Memory = Annotated[int, BeforeValidator(parse_size), AfterValidator(_enough_memory), _SIZE]
+"""Bytes, enough for a container."""
+
+Cpus = Annotated[float, Field(ge=0.01)]
+"""Processors, fractions allowed; a Docker Engine takes no less than a hundredth."""
+
+
+def _not_the_home(value: str) -> str:
+    if value == "HOME":
+        msg = "HOME is the agent's own, where its CLI keeps sign-in and session; it would find neither; leave it out"
+        raise ValueError(msg)
+    return value
+
+
+OwnEnvName = Annotated[str, StringConstraints(pattern=_ENV_NAME), AfterValidator(_not_the_home)]
+"""A variable that a task may set."""

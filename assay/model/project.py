@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from assay.model.errors import ConfigError, UsageError, did_you_mean
-from assay.model.fields import Duration, Name, Size
+from assay.model.fields import Cpus, Duration, Memory, Name, Size
 from assay.model.layers import BUILT_IN, Origin, Source, layered
 from assay.model.place import PROJECT_FILE, as_named, find_root
 from assay.model.registry import Choice, ChoiceError, Registry, Table, load_registry
@@ -39,9 +39,9 @@ class Defaults(Table):
     """No output for this long ends a run as stalled. Default: the agent's own."""
     jobs: int = Field(default=4, gt=0)
     """Runs at once."""
-    cpus: float | None = Field(default=None, gt=0)
+    cpus: Cpus | None = None
     """CPUs of a run. Default: no limit."""
-    memory: Size | None = 4 * 1024**3
+    memory: Memory | None = 4 * 1024**3
     """Memory of a run. Default: 4GiB."""
     pids: int | None = Field(default=1024, gt=0)
     """Processes and threads of a run at once."""

@@ -23,7 +23,7 @@ from pydantic import Field, field_validator
 
 from assay.model.digest import digest_of
 from assay.model.errors import ConfigError, UsageError, did_you_mean
-from assay.model.fields import Duration, EnvName, Size
+from assay.model.fields import Cpus, Duration, EnvName, Memory, OwnEnvName, Size
 from assay.model.registry import Table
 from assay.model.toml import read_toml, validate
 
@@ -37,9 +37,9 @@ class CheckerSettings(Table):
 
     timeout: Duration = 300
     """Beyond it the verdict is checker-error. Default: 5m."""
-    cpus: float | None = Field(default=None, gt=0)
+    cpus: Cpus | None = None
     """Default: as the agent's."""
-    memory: Size | None = None
+    memory: Memory | None = None
     """Default: as the agent's."""
     pids: int | None = Field(default=None, gt=0)
     """Default: as the agent's."""
@@ -54,9 +54,9 @@ class TaskSettings(Table):
     """How long the agent may work; a result, not an error, when it is over."""
     stall: Duration | None = None
     """No output for this long ends the run as stalled."""
-    cpus: float | None = Field(default=None, gt=0)
+    cpus: Cpus | None = None
     """CPUs the agent may use, fractions allowed."""
-    memory: Size | None = None
+    memory: Memory | None = None
     """Memory the agent may use."""
     pids: int | None = Field(default=None, gt=0)
     """Processes and threads the agent may have at once."""
@@ -66,7 +66,7 @@ class TaskSettings(Table):
     """Whether the agent may reach the internet, not only its own API."""
     image: str | None = Field(default=None, min_length=1)
     """Image of the environment, instead of a Dockerfile."""
-    env: dict[EnvName, str] = Field(default_factory=dict)
+    env: dict[OwnEnvName, str] = Field(default_factory=dict)
     """Variables set for the agent and the checker."""
     workdir: str = "/app"
     """Where files/ is put and the agent starts."""

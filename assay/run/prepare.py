@@ -144,12 +144,13 @@ def build(engine: Engine, project: Project, job: Job, say: Say) -> Job:
 
     Raises:
         BuildFailed: An image cannot be had.
-        UsageError: A run is to be resumed whose images are gone.
+        UsageError: A run is to be resumed whose images are gone, or more is asked for than the engine has.
         EngineError: The engine failed.
     """
     from assay.sandbox import fence_image
     from assay.sandbox.images import Builder, neutral_env
 
+    _check_processors(engine, job)
     builder = Builder(engine, base=project.defaults.base_image, ca=project.ca_bundle, say=say)
     task, choice = job.task, job.choice
     environment = builder.environment()
@@ -172,6 +173,14 @@ def build(engine: Engine, project: Project, job: Job, say: Say) -> Job:
     if job.ask is not None:
         ask.fill(engine, job.ask, environment.id, project.root, say)
     return replace(job, images=made if job.earlier is None else _same_images(engine, job.earlier.record, made))
+
+
+def _check_processors(engine: Engine, job: Job) -> None:
+    asked = {"cpus": job.settings.cpus, "checker.cpus": job.task.settings.checker.cpus}
+    for name, cpus in asked.items():
+        if cpus is not None and 0 < (there := engine.processors()) < cpus:
+            msg = f"{name} = {cpus:g}: the engine has {there} and would start no container; write no more than that"
+            raise UsageError(msg)
 
 
 def _same_images(engine: Engine, record: RunRecord, made: Images) -> Images:

@@ -107,7 +107,7 @@ class Engine:
 
     def __init__(self, api: APIClient) -> None:
         self.api = api
-        self._identity = ""
+        self._lasting: dict[str, Any] = {}
         self._quotas = True
 
     @classmethod
@@ -144,9 +144,17 @@ class Engine:
 
     def identity(self) -> str:
         """What tells this engine from every other; it outlives a restart."""
-        if not self._identity:
-            self._identity = str(self.info().get("ID", ""))
-        return self._identity
+        return str(self._known().get("ID", ""))
+
+    def processors(self) -> int:
+        """How many the engine's host has: more than these no container is given. 0 where it does not say."""
+        return int(self._known().get("NCPU") or 0)
+
+    def _known(self) -> dict[str, Any]:
+        """What the engine says of itself and does not change while it runs; asked for once."""
+        if not self._lasting:
+            self._lasting = self.info()
+        return self._lasting
 
     def info(self) -> dict[str, Any]:
         """Drivers, quotas and resources of the engine's host."""

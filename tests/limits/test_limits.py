@@ -61,6 +61,15 @@ def test_the_checkers_own_limits(project: MakeProject) -> None:
     assert record.verdict is Verdict.PASS, said
 
 
+@pytest.mark.parametrize(("settings", "where"), [("cpus = 4096", "cpus"), ("[checker]\ncpus = 4096", "checker.cpus")])
+def test_more_processors_than_there_are_is_refused_before_anything_starts(
+    project: MakeProject, settings: str, where: str
+) -> None:
+    here = project({"tasks/t/prompt.md": "-", "tasks/t/task.toml": settings})
+    here.run("run", "tasks/t", "--agent", "nop").assert_refused(f"{where} = 4096", "the engine has")
+    assert not here.runs
+
+
 def test_a_fork_bomb_ends_with_its_run(project: MakeProject) -> None:
     began = time.monotonic()
     record, _ = run(project, BOMB, 'pids = 64\ntimeout = "5s"\n')

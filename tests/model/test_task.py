@@ -130,6 +130,10 @@ def test_kinds_of_checker(tmp_path: Path, names: list[str], kind: str, tests: tu
         ({"task.toml": 'workdir = "/"'}, "belongs to the system"),
         ({"task.toml": 'workdir = "/a/../b"'}, "without '..'"),
         ({"task.toml": 'user = "admin"'}, "user: 'admin' is not one of agent, root"),
+        ({"task.toml": "cpus = 0.001"}, "cpus: should be greater than or equal to 0.01"),
+        ({"task.toml": 'memory = "1kB"'}, "memory: 1000 bytes are less than the 6MiB that a container needs"),
+        ({"task.toml": '[checker]\nmemory = "1kB"'}, "checker.memory: 1000 bytes"),
+        ({"task.toml": '[env]\nHOME = "/app"'}, "env.HOME"),
         ({"task.toml": "timeout ="}, "task.toml: line 1"),
     ],
 )
