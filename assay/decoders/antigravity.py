@@ -32,7 +32,8 @@ class StreamFacts(Facts):
     """Facts with both counts of tokens that the stream gives."""
 
     steps: Tokens | None = None
-    """Sum over this process's own model calls; `tokens` is what the result says of the whole conversation."""
+    """Sum over this process's own model calls, None if one of them told nothing; `tokens` is what the result says of
+    the whole conversation."""
 
 
 @dataclass(slots=True)
@@ -43,11 +44,15 @@ class _Stream:
     calls: Calls = field(default_factory=Calls)
     deltas: Deltas = field(default_factory=Deltas)
     answer: io.StringIO = field(default_factory=io.StringIO)
+    open: bool = False
+    """In a model call, whose tokens are told only at its end."""
+    lost: bool = False
+    """A model call broke off, and what it had spent was not told."""
 
     def step(self, step: Record) -> Iterable[Event]:
         kind = step.get("step_type")
         if kind == "agent_response":
-            delta, usage = string(step.get("text_delta")), step.get("usage")
+            delta, usage, self.open = string(step.get("text_delta")), step.get("usage"), True
             if delta:
                 self.answer.write(delta)
                 full = self.deltas.add(delta)
@@ -60,6 +65,7 @@ class _Stream:
         """The end of what the model says, or of a piece that is large enough."""
         yield from self.flush()
         if spent := _tokens(obj(step.get("usage"))):
+            self.open = False
             self.facts.steps = (self.facts.steps or Tokens()) + spent
             yield Progress(self.facts.steps)
 
@@ -69,6 +75,7 @@ class _Stream:
             yield from self._tool(step)
         elif kind == "error_message":
             # One per retry; it carries no text.
+            self.lost |= self.open
             yield Note("the API gave an error", "warning")
         elif kind != "user_input" and step.get("state") != "ACTIVE":
             yield Note(f"step {kind}")
@@ -131,6 +138,9 @@ def decode(lines: Iterable[bytes]) -> Generator[Event, None, Facts]:
             yield from stream.flush()
             yield Note(f"event {event}")
     yield from stream.flush()
+    if stream.open or stream.lost:
+        # Less than all of it would pass for all.
+        facts.steps = None
     facts.tokens = facts.tokens or facts.steps
     facts.text = stream.answer.getvalue()
     return facts

@@ -33,6 +33,8 @@ class _Stream:
 
     facts: Facts = field(default_factory=Facts)
     calls: Calls = field(default_factory=Calls)
+    open: bool = False
+    """In a step, whose tokens are told only at its end."""
 
     def tool(self, part: Record) -> Iterator[Event]:
         """A call comes once, when it is over."""
@@ -50,7 +52,7 @@ class _Stream:
         yield ToolResult(string(state.get("error")) or string(state.get("output")), ok, id_)
 
     def finish(self, part: Record) -> Iterator[Event]:
-        facts = self.facts
+        facts, self.open = self.facts, False
         facts.terminal = string(part.get("reason")) or "step"
         facts.turns = (facts.turns or 0) + 1
         tokens = obj(part.get("tokens"))
@@ -88,11 +90,15 @@ def decode(lines: Iterable[bytes]) -> Generator[Event, None, Facts]:
             yield from stream.finish(part)
         elif kind == "step_start":
             facts.terminal, facts.reason, facts.error_kind = None, "", ""
+            stream.open = True
         elif kind == "error":
             _error(facts, obj(record.get("error")))
             yield Note(facts.reason, "error")
         else:
             yield Note(f"event {kind}")
+    if stream.open:
+        # What the step in progress has spent is nowhere: less than all of it would pass for all.
+        facts.tokens = facts.cost_usd = None
     return facts
 
 

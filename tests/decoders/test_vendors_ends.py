@@ -247,6 +247,36 @@ def test_antigravity_that_gave_up_on_a_quota_behind_a_success() -> None:
     assert concluded.ending == "session-limit"
 
 
+def call(state: str, **more: Any) -> dict[str, Any]:
+    return {"event": "step_update", "step_update": {"step_type": "agent_response", "state": state, **more}}
+
+
+DONE = call("DONE", usage={"input_tokens": 100, "output_tokens": 10})
+ACTIVE = call("ACTIVE", text_delta="I am ")
+RETRY = {"event": "step_update", "step_update": {"step_type": "error_message", "state": "DONE"}}
+TOOL = {"event": "step_update", "step_update": {"step_type": "tool", "state": "ACTIVE", "tool_name": "run_command"}}
+
+
+@pytest.mark.parametrize(
+    ("stream", "spent"),
+    [
+        ([ACTIVE, DONE, TOOL], 110),
+        ([DONE, ACTIVE], None),
+        ([DONE, call("DONE", usage={"input_tokens": 0, "output_tokens": 0})], None),
+        ([DONE, ACTIVE, RETRY, ACTIVE, DONE], None),
+        ([DONE, RETRY, ACTIVE, DONE], 220),
+        ([DONE, ACTIVE, result(status="ERROR", error="interrupted", usage={"input_tokens": 0})], None),
+        ([DONE, ACTIVE, result(status="ERROR", error="interrupted", usage={"input_tokens": 500})], 500),
+    ],
+)
+def test_antigravity_counts_every_model_call_or_none(stream: list[dict[str, Any]], spent: int | None) -> None:
+    """A call that breaks off has spent what is told nowhere; the result's own sum is of the whole conversation."""
+    facts = facts_of("antigravity", *stream)
+    new, again = (antigravity.conclude(facts, Exit(143, stopped=True, resumed=resumed)) for resumed in (False, True))
+    assert (new.tokens.total if new.tokens else None) == spent
+    assert (again.tokens.total if again.tokens else None) == (None if spent == 500 else spent)
+
+
 # -- grok
 
 
@@ -324,6 +354,17 @@ def test_opencode_ends_with_its_last_step(stream: list[dict[str, Any]], code: in
 
 def test_opencode_costs_nothing_that_anybody_knows_without_prices() -> None:
     assert facts_of("opencode", step("stop")).cost_usd is None
+
+
+def test_opencode_that_stops_in_a_step_does_not_know_what_it_has_spent() -> None:
+    """A step tells its tokens at its end: what went before would be less than the run's."""
+    paid = {"type": "step_finish", "part": {"reason": "tool-calls", "tokens": {"input": 9, "output": 1}, "cost": 0.1}}
+    begun = {"type": "step_start", "part": {}}
+    whole, broken = facts_of("opencode", begun, paid), facts_of("opencode", begun, paid, begun)
+    assert whole.tokens is not None
+    assert (whole.tokens.total, whole.cost_usd) == (10, 0.1)
+    for facts in (broken, opencode.conclude(broken, Exit(143, stopped=True))):
+        assert (facts.tokens, facts.cost_usd) == (None, None)
 
 
 # -- all
