@@ -86,6 +86,7 @@ def _lines(file: Path) -> Iterator[str]:
 
 def _record(path: Path, record: RunRecord) -> str:
     """What is known, in the order in which a reader asks."""
+    from assay.commands.fence_words import fence_words
     from assay.commands.words import chain_words, resumable_when, tokens_words, verdict_words
     from assay.model.place import as_named
     from assay.run.chain import chain, total
@@ -127,7 +128,7 @@ def _record(path: Path, record: RunRecord) -> str:
             ("tool calls", record.tool_calls),
             ("changes", record.changes),
             ("files left", None if record.left == "complete" else _left(record)),
-            ("fence", record.fence),
+            ("fence", fence_words(path, record.fence)),
             ("image", record.image),
             ("secrets", f"{record.secrets_redacted} × struck out" if record.secrets_redacted else None),  # noqa: RUF001
             ("kept in", as_named(path)),

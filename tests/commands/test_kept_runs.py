@@ -119,6 +119,43 @@ def test_ten_thousand_runs_are_listed_in_a_second(project: MakeProject) -> None:
 # -- show -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("report", "lines"),
+    [
+        ({"packets_refused": 0}, ["closed", "refused nothing"]),
+        ({"complete": False}, ["closed", "ended before it could report"]),
+        ({"packets_refused": 7}, ["closed", "refused: 7 packets"]),
+        (
+            {
+                "names_asked": {"api.test": 1, **{f"n{n}.test": n for n in range(1, 8)}},
+                "names_refused": {f"n{n}.test": n for n in range(1, 8)},
+                "addresses_refused": {"tcp 8.8.8.8:80": 2},
+                "servers_refused": {"-": 1},
+                "packets_refused": 2,
+            },
+            [
+                "closed",
+                "answered: api.test (1)",
+                "no such name: n7.test (7), n6.test (6), n5.test (5), n4.test (4), n3.test (3), 2 more (--part network)",
+                "refused: tcp 8.8.8.8:80 (2)",
+                "wrong server: - (1)",
+            ],
+        ),
+        ([], ["closed"]),
+        ({"names_asked": 3, "addresses_refused": {"x": "y"}, "packets_refused": None}, ["closed", "refused nothing"]),
+        (None, ["closed"]),
+    ],
+)
+def test_what_the_fence_saw_is_a_few_lines(project: MakeProject, report: object, lines: list[str]) -> None:
+    here = project()
+    files: dict[str, str | bytes] = {} if report is None else {"fence.json": json.dumps(report)}
+    run = keep(here.root, 1, files, fence="closed").record.id
+    shown = here.run("show", run, "--part", "record").assert_code(0).out.splitlines()
+    first = next(n for n, line in enumerate(shown) if line.startswith("fence "))
+    assert [line.removeprefix("fence").strip() for line in shown[first : first + len(lines)]] == lines
+    assert not shown[first + len(lines)].startswith(" ")
+
+
 def hostile(here: Project) -> str:
     files: dict[str, str | bytes] = {
         "transcript.txt": f"→ Bash {EVIL}\n[bold]not markup[/bold]\n",
@@ -126,7 +163,7 @@ def hostile(here: Project) -> str:
         "checker/1/output.txt": EVIL.encode() + b"\n\xff",
         "checker/1/result.toml": 'verdict = "fail"\nseconds = 1.5\n',
         "stderr.log": EVIL,
-        "fence.json": '{"refused": []}',
+        "fence.json": json.dumps({"names_asked": {EVIL: 3}, "names_refused": {EVIL: 3}, "packets_refused": 0}),
         "prompt.md": "Do it.",
     }
     return keep(here.root, 1, files, reason=f"a reason {EVIL}", model=EVIL).record.id
