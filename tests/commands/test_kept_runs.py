@@ -127,16 +127,16 @@ def test_ten_thousand_runs_are_listed_in_a_second(project: MakeProject) -> None:
         ({"packets_refused": 7}, ["closed", "refused: 7 packets"]),
         (
             {
-                "names_asked": {"api.test": 1, **{f"n{n}.test": n for n in range(1, 8)}},
-                "names_refused": {f"n{n}.test": n for n in range(1, 8)},
+                "names_asked": {"api.t": 1, **{f"n{n}.t": n for n in range(1, 8)}},
+                "names_refused": {f"n{n}.t": n for n in range(1, 8)},
                 "addresses_refused": {"tcp 8.8.8.8:80": 2},
                 "servers_refused": {"-": 1},
                 "packets_refused": 2,
             },
             [
                 "closed",
-                "answered: api.test (1)",
-                "no such name: n7.test (7), n6.test (6), n5.test (5), n4.test (4), n3.test (3), 2 more (--part network)",
+                "answered: api.t (1)",
+                "no such name: n7.t (7), n6.t (6), n5.t (5), n4.t (4), n3.t (3), 2 more (--part network)",
                 "refused: tcp 8.8.8.8:80 (2)",
                 "wrong server: - (1)",
             ],

@@ -25,6 +25,7 @@ from assay.run.record import read_record
 from assay.sandbox import credentials
 from assay.sandbox.credentials import Held
 from assay.sandbox.engine import Engine
+from assay.sandbox.fence import AT_ONCE
 from tests.conftest import MakeProject
 from tests.credentials.traces import Sampler, in_files, in_image, on_the_engine, written
 from tests.project import Project
@@ -263,12 +264,12 @@ def test_nothing_of_the_users_environment_gets_in(project: MakeProject) -> None:
     )
     script, claude = ((run / "left/env.txt").read_text().splitlines() for run in here.runs)
     known = {"HOME", "USER", "LANG", "PATH", "PWD", "TASKS_OWN", "SHLVL", "_", "OLDPWD", "HOSTNAME"}
-    atonce = {"PIP_RETRIES", "PIP_DISABLE_PIP_VERSION_CHECK", "UV_HTTP_RETRIES", "CARGO_NET_RETRY"}
     names = {line.partition("=")[0] for line in script if "=" in line}
-    assert {name for name in names if not name.startswith("NPM_CONFIG_")} - known - atonce == set()
+    assert names - known == set(AT_ONCE)
     for lines in (script, claude):
         assert "TASKS_OWN=yes" in lines
         assert "HOME=/home/agent" in lines
+        assert {f"{name}={value}" for name, value in AT_ONCE.items()} <= set(lines)
         for name, value in MINE.items():
             assert f"{name}={value}" not in lines
         assert not [line for line in lines if here.env["HOME"] in line]

@@ -27,6 +27,13 @@ def test_script_is_valid_and_can_be_run(name: str) -> None:
     assert name.endswith(".sh") or os.access(REPOSITORY / name, os.X_OK)
 
 
+@pytest.mark.parametrize("name", ["scripts/bench", "scripts/picture", "scripts/schemas"])
+def test_python_script_says_what_it_does(name: str) -> None:
+    argv = [sys.executable, str(REPOSITORY / name), "--help"]
+    assert os.access(REPOSITORY / name, os.X_OK)
+    assert "usage: " in subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+
 @pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
 def test_requirements_are_pinned_with_hashes_and_name_no_place(name: str) -> None:
     text = (REPOSITORY / name).read_text()
