@@ -154,7 +154,13 @@ def _agent(suite: Suite, spec: AgentSpec, registered: object) -> tuple[Agent, di
 @click.option("-o", "--out", metavar="FILE", type=click.Path(path_type=Path), help="Where to write; - is the screen.")
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
 def init(name: str, out: Path | None, force: bool) -> int:
-    """Write a suite from what an agent did in a kept run."""
+    """Write a suite from what an agent did in a kept run.
+
+    \b
+    Examples:
+      assay agent init --run last
+      assay agent init --run runs/20261130T152136Z-hello-claude-5ad8 -o hello.toml
+    """  # noqa: D301 - \b is click's
     from assay.commands.kept_run import kept_run
     from assay.suite.write_agent import write_agent_suite
 

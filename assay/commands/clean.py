@@ -33,29 +33,47 @@ class Thing:
     goes: bool
 
 
-@click.command("clean")
+EXAMPLES = """\b
+Examples:
+  assay clean --dry-run
+  assay clean
+  assay clean --snapshots                  what assay resume could still go on from, of this project
+  assay clean --snapshots --all-projects   of every project on this engine
+  assay clean --images                     everything that can be built or copied again
+
+\b
+Containers of ended runs and snapshots that no run can go on from are removed whatever their project."""
+
+
+@click.command("clean", epilog=EXAMPLES)
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @click.option("--force", is_flag=True, help="Also of runs that assay recover could still finish: they are lost.")
-@click.option("--snapshots", is_flag=True, help="Also snapshots that a run could still be resumed from.")
+@click.option(
+    "--snapshots", is_flag=True, help="Also snapshots that a run of this project could still be resumed from."
+)
+@click.option("--all-projects", is_flag=True, help="With --snapshots: those of every project on this engine.")
 @click.option(
     "--images",
     is_flag=True,
     help="Also images that were built and copies of repositories; the next run makes what it needs.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def command(dry_run: bool, force: bool, snapshots: bool, images: bool, as_json: bool) -> int:
+def command(dry_run: bool, force: bool, snapshots: bool, all_projects: bool, images: bool, as_json: bool) -> int:
     """Remove containers, images and copies of runs that are over.
 
     Only what carries our label, and only where the assay that made it has ended. Never a run's directory.
     """
-    from assay.model.errors import EngineError
+    from assay.model.errors import EngineError, UsageError
     from assay.sandbox.engine import Engine
     from assay.terminal.sanitise import one_line
 
+    if all_projects and not snapshots:
+        msg = "--all-projects widens --snapshots and would be ignored without it; write both, or leave it out"
+        raise UsageError(msg)
     engine = Engine.connect()
     failed = 0
     verb = "would remove" if dry_run else "removed"
-    things = [*_containers(engine, force), *_snapshots(engine, snapshots)]
+    things = [*_containers(engine, force), *_snapshots(engine, wanted=snapshots, everywhere=all_projects)]
     for thing in things:
         said = verb if thing.goes else "left"
         if thing.goes and not dry_run:
@@ -130,19 +148,30 @@ def _run_folder(labels: dict[str, str]) -> Path | None:
     return folder if folder is not None and folder.is_dir() else None
 
 
-def _snapshots(engine: Engine, every: bool) -> Iterator[Thing]:
-    """Snapshots that no run can be gone on with from any more; on demand also those that one could."""
+def _snapshots(engine: Engine, *, wanted: bool, everywhere: bool) -> Iterator[Thing]:
+    """Snapshots that no run can be gone on with from any more; on demand also those that one could.
+
+    Args:
+        engine: Where they are.
+        wanted: Whether those of this project go too.
+        everywhere: And those of all others.
+    """
     from assay.commands.snapshots import size_words, snapshots
+    from assay.model.place import find_root
     from assay.run.owner import alive
 
+    here = find_root()
     for one in snapshots(engine):
         # Another machine's project folder cannot be seen from here, and a living assay knows what it does.
         if alive(one.owner) is False and not _recoverable({"assay.project": str(one.project), "assay.run": one.run}):
             why = f"{one.why}, {size_words(one.size)}"
-            if every or not one.needed:
+            option = "--snapshots" if one.project == here else "--snapshots --all-projects"
+            if one.project != here:
+                why += f", of {one.project}"
+            if not one.needed or (wanted and (everywhere or one.project == here)):
                 yield Thing("image", one.id, f"snapshot of {one.run}", why, goes=True)
             else:
-                yield Thing("image", one.id, f"snapshot of {one.run}", f"{why}; --snapshots removes it", goes=False)
+                yield Thing("image", one.id, f"snapshot of {one.run}", f"{why}; {option} removes it", goes=False)
 
 
 def _built(engine: Engine) -> Iterator[Thing]:

@@ -37,7 +37,13 @@ class Finding:
     do: str = ""
 
 
-@click.command("doctor")
+EXAMPLES = """\b
+Examples:
+  assay doctor
+  assay doctor --json | jq '.[] | select(.state != "ok")'"""
+
+
+@click.command("doctor", epilog=EXAMPLES)
 @click.option("--json", "as_json", is_flag=True, help="One JSON list.")
 def command(as_json: bool) -> int:
     """Check engine, group, base image, disk, clock, CA, proxy and credentials; say what to do.
@@ -231,7 +237,7 @@ def _credentials(project: Project) -> Iterator[Finding]:
     from pathlib import Path
 
     from assay.model.errors import CredentialMissing
-    from assay.sandbox.credentials import choose
+    from assay.sandbox.credentials import choose, ways_in
 
     for name, agent in project.registry.agents.items():
         if not agent.credentials:
@@ -240,5 +246,5 @@ def _credentials(project: Project) -> Iterator[Finding]:
             held = choose(name, agent, os.environ, Path.home())
             yield Finding(f"sign-in {name}", "ok", ", ".join(held.names))
         except CredentialMissing:
-            ways = " or ".join(way.env or way.file or "" for way in agent.credentials)
-            yield Finding(f"sign-in {name}", "note", "none found; rehearsals need none", f"for real runs set {ways}")
+            found = "none found" + ("; rehearsals need none" if agent.rehearsed else "")
+            yield Finding(f"sign-in {name}", "note", found, f"for real runs {ways_in(agent)}")

@@ -43,7 +43,10 @@ def command(
     """Test an MCP server with a scored suite.
 
     \b
-    Example: assay mcp --server "mcp-server-time --local-timezone UTC" --suite time.yaml
+    Examples:
+      assay mcp --server "mcp-server-time --local-timezone UTC" --suite time.yaml
+      assay mcp --url http://127.0.0.1:8000/mcp --suite time.yaml --junit results.xml
+      assay mcp init --server "mcp-server-time --local-timezone UTC" -o time.assay.toml
     """  # noqa: D301 - \b is click's
     if ctx.invoked_subcommand is not None:
         return None
@@ -104,7 +107,13 @@ def chosen_server(base: Server, line: str | None, url: str | None) -> Server:
 @click.option("--include-writes", is_flag=True, help="Also call tools that are not marked read-only.")
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
 def init(line: str | None, url: str | None, out: Path | None, include_writes: bool, force: bool) -> int:
-    """Write a suite from a live server's tools and answers."""
+    """Write a suite from a live server's tools and answers.
+
+    \b
+    Examples:
+      assay mcp init --server "mcp-server-time --local-timezone UTC"
+      assay mcp init --url http://127.0.0.1:8000/mcp -o suite.toml
+    """  # noqa: D301 - \b is click's
     from assay.suite.wire.connect import connect
     from assay.suite.wire.faults import RpcError, WireFault
     from assay.suite.write_mcp import write_mcp_suite

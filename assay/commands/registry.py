@@ -11,8 +11,14 @@ if TYPE_CHECKING:
     from assay.model.project import Project
     from assay.model.registry import Agent
 
+EXAMPLES = """\b
+Examples:
+  assay registry
+  assay registry claude codex
+  assay registry --json | jq '.[] | {agent, version, built}'"""
 
-@click.command("registry")
+
+@click.command("registry", epilog=EXAMPLES)
 @click.argument("names", nargs=-1, metavar="[AGENT]...")
 @click.option("--json", "as_json", is_flag=True, help="One JSON list.")
 def command(names: tuple[str, ...], as_json: bool) -> int:
@@ -73,7 +79,7 @@ def _row(name: str, agent: Agent, image: str | bool | None) -> dict[str, Any]:
         "credentials": [way.env or way.file for way in agent.credentials],
         "obtainable": agent.install.obtainable,
         "resumes": bool(agent.launch.resume),
-        "rehearses": agent.rehearsal is not None and agent.rehearsal.api != "none",
+        "rehearses": agent.rehearsed,
         "built": None if image is None else bool(image),
         "image": image if isinstance(image, str) else None,
     }

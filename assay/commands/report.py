@@ -133,7 +133,7 @@ def _as_report(found: Iterable[Group]) -> Report:
         label = " ".join(part for part in (group.stage, group.agent, group.model, group.effort) if part)
         name = f"{group.task}.{label}"
         cases += [Case(name, {run["id"]: _score(run)}, run["times"].get("seconds")) for run in group.runs]
-    return Report("assay", Fraction(0), tuple(cases))
+    return Report("assay", None, tuple(cases), seconds=sum(case.seconds or 0.0 for case in cases))
 
 
 def _score(run: Run) -> Score:

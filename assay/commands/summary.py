@@ -54,7 +54,7 @@ def summary_lines(what: Climb, climbed: Climbed, runs: Path, prices: Prices) -> 
     elif slots or what.stage is not None:
         for ladder in range(what.plan.ladders):
             yield from _ladder(what, climbed, ladder, runs, prices)
-        yield _spent(climbed)
+        yield _spent(what, climbed)
     errors = [error for thing, error in climbed.errors.items() if thing not in climbed.runs]
     yield from dict.fromkeys(one_line(f"error: {error}") for error in errors)
     yield from _resumable(climbed, runs)
@@ -138,12 +138,12 @@ def _unmeasured(climbed: Climbed, ladder: int, place: Place) -> str:
     return ", ".join(what if n == 1 else f"{n} × {what}" for what, n in sorted(counts.items()))  # noqa: RUF001
 
 
-def _spent(climbed: Climbed) -> str:
+def _spent(what: Climb, climbed: Climbed) -> str:
     """What this command spent, and what earlier runs that count had."""
     new = [climbed.runs[slot] for slot in climbed.runs if slot not in climbed.kept]
     earlier = len(_shown(climbed)) - len(new)
     if earlier and not new:
-        return "nothing was started: every run that was asked for is there already; --again starts over"
+        return f"nothing was started{_why_nothing(what, climbed)}"
     costs = [outcome_of(run).cost for run in new]
     known = sum(cost for cost in costs if cost is not None)
     unknown = costs.count(None)
@@ -153,6 +153,20 @@ def _spent(climbed: Climbed) -> str:
     if new and all(run.get("rehearsal") for run in new):
         text += " by the stand-in's count (a rehearsal spends nothing)"
     return text + (f"; {earlier} earlier" if earlier else "")
+
+
+def _why_nothing(what: Climb, climbed: Climbed) -> str:
+    """Why earlier runs were all there was, and what would start one."""
+    standings = {place.standing for place in climbed.places}
+    if standings <= {Standing.PASSED, Standing.DONE}:
+        return ": every run that was asked for is there already; --again starts over"
+    if Standing.BUDGET not in standings:
+        return ""
+    if climbed.state.cost_unknown:
+        why = "with budget_usd the cost of every earlier run must be known; leave it out to go on"
+    else:
+        why = f"the earlier runs have spent the budget of ${what.plan.budget or 0:g}; raise it to go on"
+    return f": {why}, or --again starts over"
 
 
 def _resumable(climbed: Climbed, runs: Path) -> Iterator[str]:

@@ -70,6 +70,15 @@ class Rung(Table):
     """Default: the stage's."""
 
 
+NOT_OF_ASKS = {
+    "stop_on_pass": "an answer is not graded",
+    "runs": "each agent is asked once",
+    "jobs": "one agent is asked, or with --all every one at once",
+    "budget_usd": "all that are asked start at once, so nothing is left that it could hold back",
+}
+"""Keys of a ladder that would be ignored in an ask stage, and why."""
+
+
 class Stage(Table):
     """`[stage.NAME]`: a ladder, cheapest rung first; for `kind = "ask"` strongest first."""
 
@@ -96,9 +105,16 @@ class Stage(Table):
 
     @model_validator(mode="after")
     def _fits_kind(self) -> Self:
-        if self.kind == "ask" and self.stop_on_pass:
-            msg = 'stop_on_pass means nothing for kind = "ask": an answer is not graded; leave it out'
-            raise ValueError(msg)
+        if self.kind != "ask":
+            return self
+        for key, why in NOT_OF_ASKS.items():
+            if getattr(self, key) != type(self).model_fields[key].default:
+                msg = f'{key} means nothing for kind = "ask": {why}; leave it out'
+                raise ValueError(msg)
+        for i, rung in enumerate(self.rungs):
+            if rung.runs not in (None, 1):
+                msg = f'rungs[{i}].runs means nothing for kind = "ask": {NOT_OF_ASKS["runs"]}; leave it out'
+                raise ValueError(msg)
         return self
 
 
@@ -309,7 +325,7 @@ def _check_stage(file: Path, name: str, stage: Stage, registry: Registry) -> Non
             raise ConfigError(file, f"{place}.{error.key}", str(error)) from None
         if rung.agent == "script":
             raise ConfigError(file, f"{place}.agent", "script takes its command from --command; use it without a stage")
-        if stage.rehearse and choice.entry and (not choice.entry.rehearsal or choice.entry.rehearsal.api == "none"):
+        if stage.rehearse and choice.entry and not choice.entry.rehearsed:
             raise ConfigError(file, f"{place}.agent", f"{rung.agent} cannot be rehearsed: its entry has no stand-in")
         same = seen.setdefault((choice.agent, choice.model, choice.effort), i)
         if same != i:

@@ -184,6 +184,11 @@ class Agent(Table):
     allowed): read for token counts that the stream lacks. Where several files match, they follow each other."""
     rehearsal: Rehearsal | None = None
 
+    @property
+    def rehearsed(self) -> bool:
+        """Whether a stand-in speaks its API."""
+        return self.rehearsal is not None and self.rehearsal.api != "none"
+
 
 class Registry(Table):
     """The whole of agents.toml."""

@@ -78,7 +78,7 @@ class Report:
 
     Attributes:
         name: Of the suite.
-        threshold: The least score that passes, exact.
+        threshold: The least score that passes, exact; None where the report is no test of anything.
         cases: In the order of the suite.
         error: Why nothing could be measured; "" otherwise.
         errors_fail: True if what could not be measured is a score of 0 like any other, instead of exit 3.
@@ -88,7 +88,7 @@ class Report:
     """
 
     name: str
-    threshold: Fraction
+    threshold: Fraction | None
     cases: tuple[Case, ...]
     error: str = ""
     errors_fail: bool = False
@@ -109,9 +109,8 @@ class Report:
     @property
     def passed(self) -> bool:
         """Whether the score meets the threshold and nothing is missing from it (unless `errors_fail`)."""
-        return (
-            bool(self.cases) and not self.error and self.value >= self.threshold and (self.measured or self.errors_fail)
-        )
+        enough = self.threshold is None or self.value >= self.threshold
+        return bool(self.cases) and not self.error and enough and (self.measured or self.errors_fail)
 
     @property
     def exit_code(self) -> int:
@@ -132,7 +131,7 @@ class Report:
             "suite": self.name,
             "score": float(self.value),
             "exact": str(self.value),
-            "threshold": float(self.threshold),
+            "threshold": None if self.threshold is None else float(self.threshold),
             "passed": self.passed,
             "measured": self.measured,
             "cases": [case.as_dict() for case in self.cases],
@@ -166,12 +165,11 @@ def junit_xml(report: Report) -> str:
         f'skipped="{count[State.SKIPPED]}" time="{report.seconds or 0:.3f}">'
     )
     lines = ['<?xml version="1.0" encoding="utf-8"?>', "<testsuites>", head]
-    lines += [
-        f'<property name="score" value="{float(report.value)}"/>',
-        f'<property name="threshold" value="{float(report.threshold)}"/>',
-        f'<property name="passed" value="{str(report.passed).lower()}"/>',
-    ]
-    lines[3:] = ["<properties>", *lines[3:], "</properties>"]
+    facts = {"score": str(float(report.value))}
+    if report.threshold is not None:
+        facts |= {"threshold": str(float(report.threshold)), "passed": str(report.passed).lower()}
+    properties = [f'<property name="{name}" value="{value}"/>' for name, value in facts.items()]
+    lines += ["<properties>", *properties, "</properties>"]
     if report.error:
         lines.append(
             f"<testcase classname={attr(report.name)} name={attr(report.name)}>"

@@ -89,15 +89,24 @@ def choose(name: str, agent: Agent, environ: Mapping[str, str], home: Path, last
             if problem is None:
                 return _held(way, data, home)
             problems.append(f"{way.file} {problem}")
-    ways = " or ".join(way.env or way.file or "?" for way in agent.credentials) or "nothing in its entry"
+    rehearse = " (or use --rehearse, which needs none)" if agent.rehearsed else ""
     if problems:
         others = " or ".join(way.env for way in agent.credentials if way.env)
         remedy = f"use {agent.title} on this machine, which may renew it, or sign in again"
         remedy += f", or set {others}" if others else ""
-        msg = f"{name}: {'; '.join(problems)}: {remedy} (or use --rehearse, which needs none)"
+        msg = f"{name}: {'; '.join(problems)}: {remedy}{rehearse}"
     else:
-        msg = f"{name}: no credential found: set {ways} (or use --rehearse, which needs none)"
+        msg = f"{name}: no credential found: {ways_in(agent)}{rehearse}"
     raise CredentialMissing(msg)
+
+
+def ways_in(agent: Agent) -> str:
+    """What a person does so that an agent has a credential."""
+    ways = [f"set {way.env}" for way in agent.credentials if way.env]
+    files = [way.file for way in agent.credentials if way.file]
+    if files:
+        ways.append(f"sign in with {agent.title} on this machine ({', '.join(files)})")
+    return " or ".join(ways) or "its entry in agents.toml names none"
 
 
 def again(held: Held) -> Held:

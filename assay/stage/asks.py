@@ -78,16 +78,16 @@ def lay_out(project: Project, wanted: Wanted) -> LaidOut:
     if not chosen:
         # What each of them could do instead is said once.
         ways = "; ".join(why.partition(" (or ")[0] for why in missing)
-        msg = f"nobody can be asked: {ways} (or use --rehearse, which needs none)"
+        rehearsed = any(candidate.choice.entry and candidate.choice.entry.rehearsed for candidate in candidates)
+        msg = f"nobody can be asked: {ways}" + (" (or use --rehearse, which needs none)" if rehearsed else "")
         raise CredentialMissing(msg)
     notes = [f"not asked: {why}" for why in missing if wanted.everyone]
     if stage is None and wanted.agent is None and not wanted.everyone:
         notes.append(f"no stage of asks in assay.toml: {chosen[0].choice.label} is asked, the first with a credential")
     tasks: tuple[Task, ...] = tuple(job.task for job in chosen)
     jobs = {Step(ladder, 1): job for ladder, job in enumerate(chosen)}
-    budget = project.stage(stage).budget_usd if stage is not None else None
-    at_once = len(chosen) if wanted.everyone else 1
-    plan = Plan(len(chosen), (Rung(1, 1),), at_once, budget=budget)
+    # Keys that would say otherwise are refused in a stage of asks.
+    plan = Plan(len(chosen), (Rung(1, 1),), jobs=len(chosen))
     return LaidOut(Climb(stage, tasks, plan, jobs), ask, tuple(notes))
 
 

@@ -65,7 +65,7 @@ class View(Protocol):
         ...
 
     def decided(self, climbed: Climbed) -> None:
-        """The planner decided; `climbed` is what is known by now."""
+        """The planner decided, and what it wants started is among the running; `climbed` is what is known by now."""
         ...
 
 
@@ -82,10 +82,10 @@ def climb(what: Climb, executor: Executor, earlier: Earlier, view: View) -> Clim
     while True:
         decision = decide(what.plan, climbed.state)
         climbed.places = decision.places
+        _carry_out(what, executor, climbed.state, decision, ready)
         view.decided(climbed)
         if decision.over:
             break
-        _carry_out(what, executor, climbed.state, decision, ready)
         changed = False
         while not changed:
             happening = next(happenings)

@@ -36,7 +36,8 @@ def verdict(report: Report) -> str:
     if word == "ERROR" and not report.error:
         count = sum(case.state is State.ERROR for case in report.cases)
         why = f" ({count} of {len(report.cases)} could not be measured)"
-    return f"SUITE SCORE: {float(report.value):.2f}   threshold {float(report.threshold):.2f}   {word}{why}"
+    threshold = "" if report.threshold is None else f"threshold {float(report.threshold):.2f}   "
+    return f"SUITE SCORE: {float(report.value):.2f}   {threshold}{word}{why}"
 
 
 def print_report(report: Report, stream: TextIO | None = None) -> None:

@@ -259,6 +259,11 @@ def test_junit_has_a_case_for_each_run(project: MakeProject) -> None:
     suite = ET.fromstring((here.root / "out.xml").read_text()).find("testsuite")
     assert suite is not None
     assert [suite.get(key) for key in ("tests", "failures", "errors", "skipped")] == ["4", "1", "1", "1"]
+    # It is no suite, so nothing says that it passed.
+    assert [fact.get("name") for fact in suite.iter("property")] == ["score"]
+    seconds = [float(case.get("time", "")) for case in suite.iter("testcase")]
+    assert all(seconds)
+    assert float(suite.get("time", "")) == pytest.approx(sum(seconds))
     here.run("report", "--junit", "no/such/folder.xml").assert_refused("cannot be written")
 
 

@@ -85,6 +85,27 @@ def test_why_a_ladder_does_not_climb(what: Climb, last: dict[str, Any], words: l
         assert word in text
 
 
+@pytest.mark.parametrize(
+    ("verdict", "cost", "words"),
+    [
+        ("pass", 0.25, "nothing was started: every run that was asked for is there already; --again starts over"),
+        ("fail", 1.5, "nothing was started: the earlier runs have spent the budget of $1; raise it to go on"),
+        ("fail", None, "nothing was started: with budget_usd the cost of every earlier run must be known; leave it"),
+    ],
+)
+def test_why_nothing_was_started(what: Climb, verdict: str, cost: float | None, words: str) -> None:
+    """Whether everything is there already, or the budget holds it back."""
+    slot = Slot(0, 1, 1)
+    assert words in told(what, {slot: run("a", verdict=verdict, cost_usd=cost)}, frozenset([slot]))
+
+
+def test_nothing_started_after_a_stop_claims_nothing(what: Climb) -> None:
+    slot, facts = Slot(0, 1, 1), run("a")
+    state = State(kept={slot.step: {1: outcome_of(facts)}}, closed=True)
+    climbed = Climbed(state, decide(what.plan, state).places, {slot: facts}, {slot})
+    assert list(summary_lines(what, climbed, Path("runs"), Prices({})))[-1] == "nothing was started"
+
+
 def test_a_rung_under_way_is_no_end(what: Climb) -> None:
     state = State(kept={Step(0, 1): {}}, running={Slot(0, 1, 1)})
     assert not decide(what.plan, state).over

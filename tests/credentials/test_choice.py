@@ -49,7 +49,7 @@ def test_a_variable_is_used_as_the_launcher_will_set_it() -> None:
     held = choose("codex", AGENTS["codex"], {"CODEX_API_KEY": f" {CANARY}\n"}, Path("/nowhere"))
     assert held.env == {"CODEX_API_KEY": CANARY}
     assert held.secrets == (CANARY,)
-    with pytest.raises(CredentialMissing, match=r"set CODEX_API_KEY or ~/\.codex/auth\.json"):
+    with pytest.raises(CredentialMissing, match=r"set CODEX_API_KEY or sign in"):
         choose("codex", AGENTS["codex"], {"CODEX_API_KEY": " \n"}, Path("/nowhere"))
 
 
@@ -113,6 +113,22 @@ def test_every_file_of_the_registry_says_what_it_must_hold() -> None:
         assert way.needs
         # What cannot be renewed in its container must say how long it lasts.
         assert way.refresh == "copy-back" or way.expires
+
+
+def test_what_to_do_is_said_and_only_what_works(tmp_path: Path) -> None:
+    """A file is not set but signed in to; what no stand-in speaks to cannot be rehearsed."""
+    with pytest.raises(CredentialMissing) as caught:
+        chosen(tmp_path, "codex")
+    assert str(caught.value) == (
+        "codex: no credential found: set CODEX_API_KEY or sign in with Codex on this machine (~/.codex/auth.json) "
+        "(or use --rehearse, which needs none)"
+    )
+    with pytest.raises(CredentialMissing) as caught:
+        chosen(tmp_path, "agy")
+    assert str(caught.value) == (
+        "agy: no credential found: sign in with Antigravity on this machine "
+        "(~/.gemini/antigravity-cli/antigravity-oauth-token)"
+    )
 
 
 TASK = {"tasks/t/prompt.md": "Hello.", "tasks/t/checker/check.sh": "exit 0"}

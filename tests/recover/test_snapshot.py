@@ -9,6 +9,7 @@ import json
 import signal
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,13 @@ def test_snapshots_are_listed_and_cleaned(drip: MakeDrip) -> None:
     here.run("clean", "--dry-run").assert_code(0).assert_says(f"left image snapshot of {run.name}")
     outcome = here.run("clean", "--snapshots", "--dry-run").assert_code(0)
     outcome.assert_says(f"would remove image snapshot of {run.name}")
+    elsewhere = replace(here, root=here.root / "another")
+    elsewhere.write({"assay.toml": ""})
+    outcome = elsewhere.run("clean", "--snapshots", "--dry-run").assert_code(0)
+    outcome.assert_says(f"left image snapshot of {run.name}", f"of {here.root}; --snapshots --all-projects removes it")
+    outcome = elsewhere.run("clean", "--snapshots", "--all-projects", "--dry-run").assert_code(0)
+    outcome.assert_says(f"would remove image snapshot of {run.name}")
+    here.run("clean", "--all-projects").assert_refused("--all-projects widens --snapshots")
     assert here.run("ls", "--snapshots", "--json").json() == listed
     with engine() as api:
         api.remove_image(record(run)["snapshot"], force=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.commands.views import progress
 from assay.model.errors import BuildFailed, EngineError
 from assay.model.outcome import Ending, Verdict
 from assay.model.project import find_project
@@ -123,6 +124,28 @@ def test_a_pass_stops_siblings_and_dearer_rungs(make: MakeClimb) -> None:
     assert sorted(executor.stopped) == [(Slot(0, 2, 1), RUNG_PASSED), (Slot(0, 2, 3), RUNG_PASSED)]
     assert climbed.places[0].standing is Standing.PASSED
     assert climbed.exit_code == 0
+
+
+def test_runs_that_begin_are_counted_as_at_work(make: MakeClimb) -> None:
+    what, lines = make(3, 1, jobs=2), []
+
+    class Reader(Onlooker):
+        line = ""
+
+        def happened(self, happening: Happening) -> None:
+            if isinstance(happening, Began):
+                lines.append(self.line)
+
+        def decided(self, climbed: Climbed) -> None:
+            self.line = progress(what, climbed)
+
+    climb(what, Scripted(dict.fromkeys([*slots(1, 1, 2, 3), *slots(2, 1)], FAIL)), Earlier(), Reader())
+    assert [line.partition(" passed")[0] for line in lines] == [
+        "s · rung 1 of 2 · 2 at work · 0 done · 0",
+        "s · rung 1 of 2 · 2 at work · 1 done · 0",
+        "s · rung 1 of 2 · 1 at work · 2 done · 0",
+        "s · rung 2 of 2 · 1 at work · 3 done · 0",
+    ]
 
 
 def test_a_session_limit_holds_the_ladder(make: MakeClimb) -> None:

@@ -80,6 +80,12 @@ def test_wide_names_stay_aligned() -> None:
     assert lines[3].endswith("a    0.00   ✗")
 
 
+def test_junit_of_a_suite_says_whether_it_passed() -> None:
+    suite = ET.fromstring(junit_xml(Report("s", Fraction(1), (Case("a", {"m": Score.of(1, 2, "half")}),))))[0]
+    facts = {fact.get("name"): fact.get("value") for fact in suite.iter("property")}
+    assert facts == {"score": "0.5", "threshold": "1.0", "passed": "false"}
+
+
 def test_junit_is_xml_whatever_is_in_it() -> None:
     nasty = 'a<b>&"\x00\x1b[31m\ud800'
     whole = Report(nasty, Fraction(1), (Case(nasty, {nasty: Score.of(0, 1, nasty, {nasty: nasty})}),), error=nasty)
