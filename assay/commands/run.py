@@ -28,7 +28,11 @@ Examples:
 \b
 Exit codes: 0 something passed, or there was nothing to judge; 1 nothing passed; 2 refused before anything
 started; 3 could not be measured; 4 stopped, and the same command goes on; 130 interrupted. Where several
-hold: 130, 2, 4, 3, 1, 0; a pass in a stop_on_pass stage is 0."""
+hold: 130, 2, 4, 3, 1, 0; a pass in a stop_on_pass stage is 0.
+
+\b
+Ctrl-C keeps what runs, for `assay resume`; a second one gives up what is not kept yet. SIGTERM and a closed
+terminal are like the first; SIGTERM again, 2 seconds later or more, is like the second."""
 
 
 @click.command(epilog=EXAMPLES)

@@ -74,7 +74,7 @@ class LiveView:
             case Ended(_, record, error):
                 self._ended(record, error)
             case Asked(reason, hard):
-                more = "giving up what is not kept yet" if hard else "keeping what is there; once more gives that up"
+                more = "giving up what is not kept yet" if hard else "keeping what is there; Ctrl-C again gives that up"
                 live.note(None, f"{reason}: {more}")
 
     def _ended(self, record: Any, error: BaseException | None) -> None:

@@ -7,10 +7,12 @@ import os
 import pty
 import signal
 import subprocess
+import time
 from typing import Any
 
 import pytest
 
+from assay.commands.stopping import ECHO_SECONDS
 from assay.run.record import read_record
 from tests.conftest import MakeProject
 from tests.project import COMMAND, Outcome, Project
@@ -216,8 +218,10 @@ def test_a_terminal_that_is_closed_stops_the_run_and_keeps_it(project: MakeProje
 
 
 @docker
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_the_run_and_a_second_one_gives_up_grading(project: MakeProject, number: signal.Signals) -> None:
+@pytest.mark.parametrize(("number", "apart"), [(signal.SIGINT, 0.0), (signal.SIGTERM, ECHO_SECONDS + 0.2)])
+def test_a_signal_stops_the_run_and_one_that_insists_gives_up_grading(
+    project: MakeProject, number: signal.Signals, apart: float
+) -> None:
     slow = {"tasks/t/checker/check.sh": "#!/bin/sh\nsleep 300\n"}
     here = project({**TASK, **slow})
     running = here.start("run", "tasks/t", "--agent", "script", "--command", "echo started; sleep 300")
@@ -228,6 +232,8 @@ def test_a_signal_stops_the_run_and_a_second_one_gives_up_grading(project: MakeP
     running.wait_for('"text": "grading"', 120)
     running.signal(number)
     running.wait_for('"what": "stopping"')
+    # What is under test is the time between the two.
+    time.sleep(apart)
     running.signal(number)
     running.finish(30).assert_code(130).assert_says("checker-error", "not graded")
 

@@ -32,6 +32,14 @@ def begun(here: Project, steps: int) -> None:
     eventually(lambda: here.runs and len(steps_of(here.runs[-1])) >= steps)
 
 
+def assert_kept(here: Project) -> None:
+    """The one run of a project was interrupted and can be gone on with from where it stopped."""
+    known = record(here.runs[0])
+    assert (known["state"], known["ending"], known["resumable"]) == ("committed", "interrupted", True)
+    assert "snapshot" in known
+    assert_nothing_left(here)
+
+
 def share() -> float:
     """How many times longer things take on a machine that has other things to do; 1 on an idle one."""
     return max(1.0, 2 * os.getloadavg()[0] / (os.cpu_count() or 1))
@@ -135,10 +143,40 @@ def test_a_closed_terminal(drip: MakeDrip) -> None:
         seen += os.read(ours, 1 << 16)
     os.close(ours)
     process.wait(30)
-    known = record(here.runs[0])
-    assert (known["state"], known["ending"], known["resumable"]) == ("committed", "interrupted", True)
-    assert "snapshot" in known
-    assert_nothing_left(here)
+    assert_kept(here)
+
+
+@pytest.mark.timeout(90)
+def test_a_closed_terminal_under_a_shell(drip: MakeDrip) -> None:
+    """The kernel tells the job in the foreground, and so does the shell: two signals, one event."""
+    here = drip("steps=100\ndelay=0.1\n")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(here.root)
+        os.execvpe("bash", ["bash", "--norc", "-i"], {**here.env, "HISTFILE": ""})
+    os.write(terminal, f"{COMMAND} {' '.join(RUN[:-1])}\n".encode())
+    seen = b""
+    while b"step 3" not in seen:
+        seen += os.read(terminal, 1 << 16)
+    os.close(terminal)
+    os.waitpid(pid, 0)
+    eventually(lambda: record(here.runs[0])["state"] == "committed")
+    assert_kept(here)
+
+
+@pytest.mark.timeout(90)
+def test_under_timeout(drip: MakeDrip) -> None:
+    """`timeout` sends its signal to the command and once more to the command's process group."""
+    here = drip("steps=500\ndelay=0.1\n")
+    limited = subprocess.Popen(
+        ["timeout", "--preserve-status", "600", COMMAND, *RUN], cwd=here.root, env=here.env, stdout=subprocess.DEVNULL
+    )
+    begun(here, 3)
+    # It passes on what it is sent in the same two ways as when its time is over.
+    limited.send_signal(signal.SIGTERM)
+    assert limited.wait(60) == 130
+    assert record(here.runs[0])["reason"] == "stopped by SIGTERM"
+    assert_kept(here)
 
 
 @pytest.mark.timeout(120)
