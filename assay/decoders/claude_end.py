@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import signal
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 
 from assay.decoders.claude_session import SessionFile
-from assay.decoders.ends import last_words
+from assay.decoders.ends import last_words, signal_name
 from assay.decoders.envelope import blocks
 from assay.decoders.lines import Record, count, items, money, obj, string
 from assay.model.events import Exit, Facts
@@ -123,7 +122,7 @@ def _ended_well(stated: Stated, result: Record, exit_: Exit) -> tuple[Ending, st
 
 def _cut_short(stated: Stated, exit_: Exit) -> tuple[Ending, str]:
     """There is no result line for the last thing that went on."""
-    by = _signal(exit_.code)
+    by = signal_name(exit_.code)
     if not stated.begun and not exit_.stopped:
         return Ending.CRASHED, last_words(exit_.stderr) or (f"ended by {by}" if by else "the prompt was not run")
     if by:
@@ -131,14 +130,6 @@ def _cut_short(stated: Stated, exit_: Exit) -> tuple[Ending, str]:
     if exit_.stopped or not exit_.code:
         return Ending.INTERRUPTED, "ended before its result"
     return Ending.CRASHED, last_words(exit_.stderr) or f"exit code {exit_.code} without a result"
-
-
-def _signal(code: int | None) -> str:
-    number = 0 if code is None else -code if code < 0 else code - 128
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return ""
 
 
 def _limited(stated: Stated, signs: set[str]) -> bool:

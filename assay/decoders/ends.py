@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -98,10 +99,23 @@ def last_words(stderr: bytes, noise: tuple[str, ...] = ()) -> str:
     return lines[-1] if lines else ""
 
 
+def signal_name(code: int | None) -> str:
+    """The signal that an exit code stands for, "" if none."""
+    number = 0 if code is None else -code if code < 0 else code - 128
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return ""
+
+
 def without_last_word(facts: Facts, exit_: Exit, words: str) -> Facts:
     """Conclude a stream that broke off: interrupted if the harness stopped it, else crashed."""
     if exit_.stopped:
         return replace(facts, ending=Ending.INTERRUPTED)
     code = "an unknown exit code" if exit_.code is None else f"exit code {exit_.code}"
-    reason = words or f"the stream has no last word; the CLI ended with {code}"
+    if by := signal_name(exit_.code):
+        # What stands in stderr was then said of something else.
+        reason = f"ended by {by}; {f'the last it said: {words}' if words else 'the stream has no last word'}"
+    else:
+        reason = words or f"the stream has no last word; the CLI ended with {code}"
     return replace(facts, ending=Ending.CRASHED, reason=reason)

@@ -7,24 +7,23 @@ import itertools
 import queue
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
 from assay import decoders
 from assay.model.errors import EngineError
-from assay.model.events import Decoder, Event, Exit, Facts, Note
+from assay.model.events import Event, Note
 from assay.model.outcome import Ending
-from assay.model.record import RunRecord, State
-from assay.run import answer, ask, collect, launch, limits, promises
+from assay.model.record import State
+from assay.run import ask, collect, launch, limits, promises
 from assay.run.attempt import Attempt
-from assay.run.follow import STDERR, Follower
+from assay.run.conclude import conclude
+from assay.run.follow import Follower
 from assay.run.job import RUNG_PASSED
 from assay.run.mend import mend
 from assay.run.place import Place
 from assay.run.record import now
-from assay.run.session import session_begun, session_file
 from assay.run.snapshot import restore_volumes
 from assay.sandbox.engine import Spec
 from assay.sandbox.seccomp import profile
@@ -36,8 +35,6 @@ KILL_SECONDS = 10.0
 """From KILL to giving the engine up."""
 LOG_SECONDS = 60.0
 """For the rest of the output, once the process has ended."""
-STDERR_TAIL = 1 << 20
-STOPPED_CODE = 128 + 15
 MOST_OUTPUT = 64 << 20
 """Bytes of output that are kept of one run; real streams stay below a sixth of it."""
 MOST_EVENTS = 100_000
@@ -199,7 +196,7 @@ def see_through(attempt: Attempt, container: str, began: float, over: Over | Non
     transcript.close()
     if follower.failure is not None:
         raise follower.failure
-    _conclude(attempt, decoder, follower, over.code, container)
+    conclude(attempt, decoder, follower, over.code, container)
     attempt.log.info(
         "ended", ending=str(record.ending), reason=record.reason, code=over.code, seconds=record.times.seconds
     )
@@ -280,60 +277,3 @@ def _signalled(attempt: Attempt, agent: str, signal: str, seconds: float) -> int
             if kind == "cut" and attempt.stop.hard and signal != "KILL":
                 return None
     return None
-
-
-def _conclude(attempt: Attempt, decoder: Decoder, follower: Follower, code: int, container: str) -> None:
-    """Write down how the run ended and what the stream stated."""
-    record, cut, earlier, engine = attempt.record, attempt.cut, attempt.job.earlier, attempt.engine
-    stderr = (attempt.dir.path / STDERR).read_bytes()[-STDERR_TAIL:]
-    session = follower.facts.session or record.session
-    kept = session_file(engine, container, attempt.job, session, attempt.start)
-    resumed = earlier is not None and earlier.kept
-    # A process that was told to stop and whose harness died then: nobody else sends this signal.
-    stopped = cut is not None or code == STOPPED_CODE
-    exit_ = Exit(code, stderr, kept, stopped=stopped, resumed=resumed, ended_at=record.times.ended)
-    try:
-        facts = decoder.conclude(follower.facts, exit_)
-        ending, reason = facts.ending or Ending.CRASHED, facts.reason
-    except Exception:
-        attempt.log.exception("decoder failed")
-        facts, ending, reason = follower.facts, Ending.CRASHED, "the decoder failed; see harness.jsonl"
-    if follower.fault is not None:
-        attempt.log.error("decoder failed", traceback="".join(traceback.format_exception(follower.fault)))
-        ending, reason = Ending.CRASHED, f"the decoder failed on this stream ({follower.fault!r}); see harness.jsonl"
-    if (memory := limits.memory_ran_out(engine, container, attempt.job.settings.memory)) is not None:
-        if ending is Ending.CRASHED and facts.terminal is None:
-            reason = memory
-        else:
-            attempt.say(f"a process of the agent was killed: {memory}")
-    # A CLI that said its last word and then did not end has finished all the same.
-    if cut is not None and not (cut[0] is Ending.STALLED and ending is Ending.FINISHED):
-        ending, reason = cut
-    record.ending, record.reason, record.exit_code = ending, reason or None, code
-    _write_facts(record, facts, vendor=attempt.job.choice.entry is not None)
-    if record.error_kind == "auth" and attempt.job.held.names:
-        record.reason = f"{record.reason or 'refused'} (the credential was {', '.join(attempt.job.held.names)})"
-    _settle_resumable(attempt, begun=session_begun(engine, container, attempt.job, session, kept))
-    promises.broken(attempt, facts)
-    if attempt.job.ask is not None:
-        answer.keep(attempt, container, facts.text, attempt.job.ask)
-
-
-def _write_facts(record: RunRecord, facts: Facts, *, vendor: bool) -> None:
-    record.error_kind, record.reset_at = facts.error_kind or None, facts.reset_at
-    record.session, record.model_used = facts.session or record.session, facts.model
-    record.cli_version = facts.cli_version or record.cli_version
-    record.turns, record.tokens, record.cost_usd = facts.turns, facts.tokens, facts.cost_usd
-    record.cost_source = "cli" if facts.cost_usd is not None else None
-    record.tool_calls = len(facts.tool_calls) if vendor else None
-
-
-def _settle_resumable(attempt: Attempt, *, begun: bool) -> None:
-    """Whether this run can be resumed, and whether there is a session of the CLI's to go on with."""
-    record, entry = attempt.record, attempt.job.choice.entry
-    if record.ending is None or entry is None or not record.ending.resumable:
-        record.resumable = False
-        return
-    record.resumable = begun or record.ending is not Ending.CRASHED
-    if not begun:
-        record.session = None

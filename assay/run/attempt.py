@@ -32,6 +32,7 @@ class Attempt:
         before: What the task's own image holds in the working directory.
         cut: Why the harness ended the agent, if it did.
         sole: The user's credential file, while it is this run's alone.
+        taken_over: An assay that was killed began it: what that one may have sent its agent is not known.
     """
 
     job: Job
@@ -48,6 +49,7 @@ class Attempt:
     start: Start | None = None
     cut: tuple[Ending, str] | None = None
     sole: Sole | None = None
+    taken_over: bool = False
 
     @property
     def record(self) -> RunRecord:

@@ -82,6 +82,7 @@ def recover(
         run.release()
         raise
     attempt = lifecycle.attempt_at(job, engine, watch, stop, run)
+    attempt.taken_over = True
     attempt.log.info("taken over", state=str(run.record.state), containers=sorted(roles))
     watch.began(run.record)
     with lifecycle.committed(attempt), _cleared(attempt), _around(attempt, containers):

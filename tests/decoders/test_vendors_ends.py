@@ -10,7 +10,7 @@ import pytest
 
 from assay.decoders import antigravity, codex, gemini, grok, opencode
 from assay.decoders.ends import error_kind, last_words
-from assay.model.events import Exit, Facts, Note, Text
+from assay.model.events import Decoder, Exit, Facts, Note, Text
 from assay.model.outcome import Tokens
 from tests.decoders.facts_table import STREAMS, read
 
@@ -400,3 +400,12 @@ def test_last_words(stderr: bytes, words: str) -> None:
 )
 def test_kinds_of_api_errors(message: str, kind: str) -> None:
     assert error_kind(message) == kind
+
+
+@pytest.mark.parametrize("decoder", [codex, grok, gemini, opencode])
+def test_a_signal_is_told_before_what_was_said_of_something_else(decoder: Decoder) -> None:
+    said = b"ERROR failed to connect to a websocket\n"
+    killed = decoder.conclude(Facts(), Exit(137, said))
+    assert killed.ending == "crashed"
+    assert killed.reason.startswith("ended by SIGKILL; the last it said: ERROR failed"), killed.reason
+    assert decoder.conclude(Facts(), Exit(1, said)).reason.startswith("ERROR failed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +21,28 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(240)]
 HOG = 'python3 -c "x = []\nwhile True: x.append(bytearray(1 << 20))"'
 BOMB = "bomb() { bomb | bomb & }; bomb; sleep 1; cat /proc/sys/kernel/pid_max >/dev/null; echo alive"
 FILL = "for n in $(seq 100); do dd if=/dev/zero of=f$n bs=1M count=8 2>/dev/null; sleep 0.1; done; echo full; sleep 60"
+
+INIT = '{"type":"system","subtype":"init","session_id":"%s","model":"one","tools":["Bash"]}'
+SCRIPT = base64.b64encode(f"#!/bin/sh\nprintf '{INIT}\\n' \"$1\"\nexec {HOG}\n".encode()).decode()
+HUNGRY = f"""
+[agents.hungry]
+title = "Hungry"
+version = "1"
+decoder = "claude"
+hosts = []
+default_model = "one"
+[agents.hungry.install]
+run = ['mkdir -p "$OUT/bin"', 'echo {SCRIPT} | base64 -d > "$OUT/bin/hungry"', 'chmod 755 "$OUT/bin/hungry"']
+check = ["echo", "1"]
+shows = "{{version}}"
+[agents.hungry.launch]
+run = ["hungry", "{{session}}"]
+session = "given"
+[agents.hungry.models]
+one = {{}}
+[[agents.hungry.credentials]]
+env = "HUNGRY_KEY"
+"""
 
 
 def run(
@@ -82,6 +105,16 @@ def test_memory_that_runs_out_is_the_reason_of_a_crash(project: MakeProject) -> 
     record, _ = run(project, f"exec {HOG}", 'memory = "64MiB"\n')
     assert record.ending is Ending.CRASHED
     assert record.reason == "out of memory (64MiB allowed)"
+
+
+def test_memory_that_runs_out_is_no_interruption(project: MakeProject) -> None:
+    """Though a stream that breaks off by a signal looks like one."""
+    here = project({"tasks/t/prompt.md": "-", "tasks/t/task.toml": 'memory = "64MiB"\n', "agents.toml": HUNGRY})
+    here.run("run", "tasks/t", "--agent", "hungry", env={"HUNGRY_KEY": "-"}, timeout=200).assert_code(3)
+    (path,) = here.runs
+    record = read_record(path)
+    assert (record.ending, record.reason) == (Ending.CRASHED, "out of memory (64MiB allowed)")
+    assert record.exit_code == 128 + 9
 
 
 def test_a_killed_child_alone_is_a_note(project: MakeProject) -> None:

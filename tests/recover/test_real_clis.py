@@ -61,6 +61,16 @@ text = "Done."
 usage = { input = 409, output = 43 }
 """
 
+OWN_END = """
+[[turn]]
+text = "I end what I run in."
+shell = "kill -TERM $PPID; sleep 1; pkill -TERM codex; pkill -TERM grok; sleep 20"
+usage = { input = 101, output = 11 }
+
+[[turn]]
+text = "Done."
+"""
+
 
 @pytest.fixture
 def hello(project: Callable[..., Project]) -> Iterator[Project]:
@@ -132,6 +142,18 @@ def test_killed_recovered_interrupted_resumed(hello: Project, agent: str) -> Non
     second = record(hello.runs[1])
     assert second["session"] == first["session"]
     assert spent(hello.runs[1]) == (409, 43)
+    assert_nothing_left(hello)
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_model_that_ends_its_own_cli(hello: Project, agent: str) -> None:
+    hello.write({"own.toml": OWN_END})
+    outcome = hello.run("run", "tasks/hello", "--agent", agent, "--rehearse", "own.toml", "-q", timeout=120)
+    assert outcome.code == 3, outcome
+    known = record(hello.runs[0])
+    assert known["ending"] == "crashed", known
+    assert "SIGTERM" in known["reason"], known
     assert_nothing_left(hello)
 
 
