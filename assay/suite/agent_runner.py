@@ -13,8 +13,9 @@ from assay.model.trajectory import Trajectory
 from assay.suite.agents.sources import Agent
 from assay.suite.judging.judge import CommandJudge, Judge, judge_score
 from assay.suite.judging.spec import JudgeSpec
-from assay.suite.metrics.case import AgentCase
+from assay.suite.metrics.case import AgentCase, Metric
 from assay.suite.metrics.output import Answered
+from assay.suite.patterns import Undecided
 from assay.suite.suite import Suite
 
 MakeJudge = Callable[[JudgeSpec], Judge]
@@ -100,10 +101,17 @@ def score_trajectory(case: AgentCase, trajectory: Trajectory, judge: Judge | Non
     """What every metric of a case says of a trajectory, in order."""
     if trajectory.error:
         return {"answer": Score.error(trajectory.error)}
-    scores = {metric.label: metric.score(case.prompt, trajectory) for metric in case.metrics}
+    scores = {metric.label: _scored(metric, case.prompt, trajectory) for metric in case.metrics}
     if case.judge is not None and judge is not None:
         scores["judge"] = judge_score(judge, case.judge, case.prompt, trajectory)
     return scores
+
+
+def _scored(metric: Metric, prompt: str, trajectory: Trajectory) -> Score:
+    try:
+        return metric.score(prompt, trajectory)
+    except Undecided as why:
+        return Score.error(str(why))
 
 
 def _merged(scores: Sequence[Score], runs: int) -> Score:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from assay.suite.patterns import Undecided
 from assay.suite.schema import resolve, value_problem
 
 _FORMATS = {
@@ -19,6 +20,7 @@ _FORMATS = {
     "uuid": "00000000-0000-4000-8000-000000000000",
 }
 _DEEPEST = 20
+_LONGEST = 1000
 
 
 def arguments_for(schema: Mapping[str, Any]) -> dict[str, object] | None:
@@ -27,7 +29,10 @@ def arguments_for(schema: Mapping[str, Any]) -> dict[str, object] | None:
     None if no arguments could be made up that obey the schema.
     """
     value = example(schema, schema)
-    return value if isinstance(value, dict) and not value_problem(value, schema) else None
+    try:
+        return value if isinstance(value, dict) and not value_problem(value, schema) else None
+    except Undecided:
+        return None
 
 
 def example(schema: object, root: object, depth: int = 0) -> object:
@@ -51,7 +56,7 @@ def _of_kind(kind: object, schema: Mapping[str, Any], root: object, depth: int) 
         known = schema.get("properties", {})
         return {key: example(known.get(key, {}), root, depth + 1) for key in schema.get("required", [])}
     if kind == "array":
-        return [example(schema.get("items", {}), root, depth + 1) for _ in range(int(schema.get("minItems", 0)))]
+        return [example(schema.get("items", {}), root, depth + 1) for _ in range(_length(schema, "minItems"))]
     if kind in ("integer", "number"):
         return _number(schema, whole=kind == "integer")
     if kind == "boolean":
@@ -59,7 +64,12 @@ def _of_kind(kind: object, schema: Mapping[str, Any], root: object, depth: int) 
     if kind == "null":
         return None
     text = _FORMATS.get(str(schema.get("format")), "text")
-    return text.ljust(int(schema.get("minLength", 0)), "x")[: int(schema.get("maxLength", 100))]
+    return text.ljust(_length(schema, "minLength"), "x")[: int(schema.get("maxLength", 100))]
+
+
+def _length(schema: Mapping[str, Any], key: str) -> int:
+    """The least length; where it is absurd, one that will not do."""
+    return int(min(schema.get(key, 0), _LONGEST))
 
 
 def _number(schema: Mapping[str, Any], *, whole: bool) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from assay.model.report import Case, Report
 from assay.model.score import Score
 from assay.suite.checks import Check
+from assay.suite.patterns import Undecided
 from assay.suite.subject import Subject
 from assay.suite.suite import Suite
 from assay.suite.wire.faults import BadAnswer, RpcError, StartFault, WireFault
@@ -64,6 +65,8 @@ def _score(suite: Suite, check: Check, subject: Subject) -> Score:
     except WireFault as fault:
         subject.drop()
         return Score.error(str(fault), fault.evidence)
+    except Undecided as why:
+        return Score.error(str(why))
 
 
 def case_names(checks: Sequence[Check]) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TypeVar
 from assay.model.errors import ConfigError, did_you_mean
 from assay.model.toml import dotted
 from assay.model.units import parse_duration
+from assay.suite.patterns import BadPattern, Pattern
 
 T = TypeVar("T")
 
@@ -166,14 +167,16 @@ class Table:
             return float(value)
         return str(value.isoformat()) if hasattr(value, "isoformat") else str(value)
 
-    def patterns(self, key: str) -> tuple[re.Pattern[str], ...]:
+    def patterns(self, key: str) -> tuple[Pattern, ...]:
         """Regular expressions, compiled now so that a bad one is found before anything starts."""
         out = []
         for index, text in enumerate(self.texts(key)):
+            if not text:
+                self.fail(key, "the empty pattern matches everything, so it asserts nothing; leave it out")
             try:
-                out.append(re.compile(text))
-            except re.error as error:
-                self.fail(f"{key}", f"item {index + 1}, {text!r}, is no regular expression: {error}")
+                out.append(Pattern(text))
+            except BadPattern as error:
+                self.fail(key, f"item {index + 1}, {text!r}, is no regular expression: {error}")
         return tuple(out)
 
     def table(self, key: str) -> Table | None:

@@ -1,14 +1,18 @@
 """The part of JSON Schema that tools use, checked without a library: is a schema one, and does a value obey it?
 
-Keywords that are not known here are not looked at, as the standard has it; `format` is an annotation only.
+Keywords that are not known here are not looked at, as the standard has it; `format` is an annotation only. Schemas and
+values may be a stranger's, made to take for ever, so there is a time by which every question is answered.
 """
 
 from __future__ import annotations
 
 import math
-import re
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from assay.suite.patterns import MATCH_SECONDS, BadPattern, Pattern, Undecided, in_time
 
 _TYPES: dict[str, Callable[[object], bool]] = {
     "object": lambda v: isinstance(v, Mapping),
@@ -39,9 +43,33 @@ def same(a: object, b: object) -> bool:
     return a == b
 
 
-def schema_problem(schema: object, root: object = None, where: str = "", depth: int = 0) -> str:
-    """What makes this no JSON Schema; "" if it is one."""
-    root = schema if root is None else root
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """What a part of a schema is a part of.
+
+    Attributes:
+        root: Where references start.
+        end: The monotonic time by which there must be an answer.
+        patterns: Whether texts may be matched with patterns.
+    """
+
+    root: object
+    end: float
+    patterns: bool = True
+
+
+def schema_problem(schema: object, end: float | None = None) -> str:
+    """What makes this no JSON Schema; "" if it is one.
+
+    Raises:
+        Undecided: It could not be told by `end`, a monotonic time.
+    """
+    end = time.monotonic() + MATCH_SECONDS if end is None else end
+    return _schema_problem(schema, _Whole(schema, end), "", 0)
+
+
+def _schema_problem(schema: object, whole: _Whole, where: str, depth: int) -> str:
+    in_time(whole.end)
     if isinstance(schema, bool):
         return ""
     if not isinstance(schema, Mapping):
@@ -49,15 +77,15 @@ def schema_problem(schema: object, root: object = None, where: str = "", depth: 
     if depth > _DEEPEST:
         return f"{where[:60]} is nested too deeply"
     at = f" at {where}" if where else ""
-    if problem := _keyword_problem(schema, root):
+    if problem := _keyword_problem(schema, whole):
         return f"{problem}{at}"
     for key, child in _children(schema, where):
-        if problem := schema_problem(child, root, key, depth + 1):
+        if problem := _schema_problem(child, whole, key, depth + 1):
             return problem
     return ""
 
 
-def _keyword_problem(schema: Mapping[str, Any], root: object) -> str:  # noqa: C901 - a table of independent rules
+def _keyword_problem(schema: Mapping[str, Any], whole: _Whole) -> str:  # noqa: C901 - a table of independent rules
     kinds = schema.get("type", [])
     for kind in kinds if isinstance(kinds, list) else [kinds]:
         if not isinstance(kind, str) or kind not in _TYPES:
@@ -76,15 +104,16 @@ def _keyword_problem(schema: Mapping[str, Any], root: object) -> str:  # noqa: C
     for key in _LIMITS:
         if key in schema and (isinstance(schema[key], bool) or not isinstance(schema[key], int | float)):
             return f"{key} is not a number"
-    for pattern in [schema.get("pattern", ""), *(schema.get("patternProperties") or {})]:
+    for pattern in [*([schema["pattern"]] if "pattern" in schema else []), *(schema.get("patternProperties") or {})]:
         if not isinstance(pattern, str):
             return "pattern is not a text"
+        in_time(whole.end)
         try:
-            re.compile(pattern)
-        except re.error as error:
+            Pattern(pattern)
+        except BadPattern as error:
             return f"pattern {pattern!r} cannot be compiled ({error})"
     ref = schema.get("$ref")
-    if ref is not None and (not isinstance(ref, str) or (ref.startswith("#") and resolve(ref, root) is None)):
+    if ref is not None and (not isinstance(ref, str) or (ref.startswith("#") and resolve(ref, whole.root) is None)):
         return f"$ref {ref!r} leads nowhere"
     return ""
 
@@ -113,9 +142,24 @@ def resolve(ref: str, root: object) -> object:
     return node
 
 
-def value_problem(value: object, schema: object, root: object = None, where: str = "", depth: int = 0) -> str:
-    """How a value breaks a schema, with the place; "" if it does not."""
-    root = schema if root is None else root
+def value_problem(value: object, schema: object, end: float | None = None, *, patterns: bool = True) -> str:
+    """How a value breaks a schema, with the place; "" if it does not.
+
+    Args:
+        value: What should obey it.
+        schema: One in which `schema_problem` finds nothing.
+        end: The monotonic time by which there must be an answer.
+        patterns: Whether texts and names may be matched with its patterns.
+
+    Raises:
+        Undecided: There was none, or a pattern was met that may not be matched.
+    """
+    end = time.monotonic() + MATCH_SECONDS if end is None else end
+    return _problem(value, schema, _Whole(schema, end, patterns), "", 0)
+
+
+def _problem(value: object, schema: object, whole: _Whole, where: str, depth: int) -> str:
+    in_time(whole.end)
     if schema is False:
         return f"{where or 'the value'} is not allowed"
     if not isinstance(schema, Mapping):
@@ -123,14 +167,14 @@ def value_problem(value: object, schema: object, root: object = None, where: str
     if depth > _DEEPEST:
         return f"{where[:60]} is nested too deeply"
     ref = schema.get("$ref")
-    target = resolve(ref, root) if isinstance(ref, str) and ref.startswith("#") else True
-    if problem := value_problem(value, target, root, where, depth + 1):
+    target = resolve(ref, whole.root) if isinstance(ref, str) and ref.startswith("#") else True
+    if problem := _problem(value, target, whole, where, depth + 1):
         return problem
-    for check in (_kind_problem, _number_problem, _text_problem):
+    for check in (_kind_problem, _number_problem):
         if problem := check(value, schema, where or "the value"):
             return problem
-    for deep in (_object_problem, _array_problem, _combined_problem):
-        if problem := deep(value, schema, root, where, depth):
+    for deep in (_text_problem, _object_problem, _array_problem, _combined_problem):
+        if problem := deep(value, schema, whole, where, depth):
             return problem
     return ""
 
@@ -172,19 +216,20 @@ def _number_problem(value: object, schema: Mapping[str, Any], name: str) -> str:
     return ""
 
 
-def _text_problem(value: object, schema: Mapping[str, Any], name: str) -> str:
+def _text_problem(value: object, schema: Mapping[str, Any], whole: _Whole, where: str, depth: int) -> str:  # noqa: ARG001
     if not isinstance(value, str):
         return ""
+    name = where or "the value"
     if len(value) < schema.get("minLength", 0):
         return f"{name} is shorter than {schema['minLength']}"
     if len(value) > schema.get("maxLength", math.inf):
         return f"{name} is longer than {schema['maxLength']}"
-    if "pattern" in schema and not re.search(schema["pattern"], value):
+    if "pattern" in schema and not _matcher(schema["pattern"], whole).search(value, whole.end):
         return f"{name} does not match {schema['pattern']!r}"
     return ""
 
 
-def _object_problem(value: object, schema: Mapping[str, Any], root: object, where: str, depth: int) -> str:
+def _object_problem(value: object, schema: Mapping[str, Any], whole: _Whole, where: str, depth: int) -> str:
     if not isinstance(value, Mapping):
         return ""
     dot = f"{where}." if where else ""
@@ -193,13 +238,14 @@ def _object_problem(value: object, schema: Mapping[str, Any], root: object, wher
             return f"{dot}{key} is missing"
     known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
     rest = schema.get("additionalProperties", True)
+    matchers = [(_matcher(pattern, whole), child) for pattern, child in patterns.items()]
     for key, item in value.items():
         schemas = [known[key]] if key in known else []
-        schemas += [child for pattern, child in patterns.items() if re.search(pattern, key)]
+        schemas += [child for matcher, child in matchers if matcher.search(key, whole.end)]
         if not schemas and rest is False:
             return f"{dot}{key} is not allowed"
         for child in schemas or [rest]:
-            if problem := value_problem(item, child, root, f"{dot}{key}", depth + 1):
+            if problem := _problem(item, child, whole, f"{dot}{key}", depth + 1):
                 return problem
     if len(value) < schema.get("minProperties", 0):
         return f"{where or 'the value'} has fewer than {schema['minProperties']} keys"
@@ -208,7 +254,7 @@ def _object_problem(value: object, schema: Mapping[str, Any], root: object, wher
     return ""
 
 
-def _array_problem(value: object, schema: Mapping[str, Any], root: object, where: str, depth: int) -> str:
+def _array_problem(value: object, schema: Mapping[str, Any], whole: _Whole, where: str, depth: int) -> str:
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ""
     name = where or "the value"
@@ -216,19 +262,34 @@ def _array_problem(value: object, schema: Mapping[str, Any], root: object, where
         return f"{name} has fewer than {schema['minItems']} items"
     if len(value) > schema.get("maxItems", math.inf):
         return f"{name} has more than {schema['maxItems']} items"
-    if schema.get("uniqueItems") and any(same(a, b) for i, a in enumerate(value) for b in value[:i]):
+    if schema.get("uniqueItems") and _has_equals(value, whole):
         return f"{name} has equal items"
     fixed = schema.get("prefixItems", [])
     for index, item in enumerate(value):
         child = fixed[index] if index < len(fixed) else schema.get("items", True)
-        if problem := value_problem(item, child, root, f"{where}[{index}]", depth + 1):
+        if problem := _problem(item, child, whole, f"{where}[{index}]", depth + 1):
             return problem
     return ""
 
 
-def _combined_problem(value: object, schema: Mapping[str, Any], root: object, where: str, depth: int) -> str:
+def _matcher(pattern: str, whole: _Whole) -> Pattern:
+    if not whole.patterns:
+        msg = f"nothing asked for {pattern!r} to be matched"
+        raise Undecided(msg)
+    return Pattern(pattern)
+
+
+def _has_equals(items: Sequence[object], whole: _Whole) -> bool:
+    for index, item in enumerate(items):
+        in_time(whole.end)
+        if any(same(item, other) for other in items[:index]):
+            return True
+    return False
+
+
+def _combined_problem(value: object, schema: Mapping[str, Any], whole: _Whole, where: str, depth: int) -> str:
     def problem(child: object) -> str:
-        return value_problem(value, child, root, where, depth + 1)
+        return _problem(value, child, whole, where, depth + 1)
 
     name = where or "the value"
     for child in schema.get("allOf", []):

@@ -10,6 +10,7 @@ from typing import Any
 
 from assay.suite.checks.lists import digest
 from assay.suite.examples_of import arguments_for
+from assay.suite.patterns import Undecided
 from assay.suite.schema import schema_problem
 from assay.suite.wire.answers import Answer
 from assay.suite.wire.faults import RpcError
@@ -115,14 +116,27 @@ def _reads_only(tool: Mapping[str, Any]) -> bool:
 def _call(session: Session, tool: Mapping[str, Any], findings: list[str]) -> _Seen | None:
     """Call a tool with made-up arguments; None where none could be made up."""
     schema = tool.get("inputSchema")
-    usable = isinstance(schema, Mapping) and not schema_problem(schema)
-    args = arguments_for(schema) if usable and isinstance(schema, Mapping) else None
+    args = arguments_for(schema) if isinstance(schema, Mapping) and _is_schema(schema) else None
     if args is None or holds_null(args):
         findings.append(
             f"{tool['name']}: no arguments could be made up for its input schema; write a tool_call yourself"
         )
         return None
     return _Seen(tool, args, session.call(tool["name"], args))
+
+
+def _is_schema(schema: object) -> bool:
+    try:
+        return not schema_problem(schema)
+    except Undecided:
+        return False
+
+
+def _obeys(answer: Answer, schema: object) -> bool:
+    try:
+        return schema is not None and not answer.breaks(schema)
+    except Undecided:
+        return False
 
 
 def _without_arguments(session: Session, tool: Mapping[str, Any], findings: list[str]) -> list[dict[str, object]]:
@@ -149,7 +163,7 @@ def _observed(seen: _Seen, second: Answer) -> dict[str, object]:
         check["result_types"] = list(first.kinds)
     if first.text == second.text and _worth_pinning(first.text):
         check["result_equals"] = first.text
-    if seen.tool.get("outputSchema") is not None and not first.breaks(seen.tool["outputSchema"]):
+    if _obeys(first, seen.tool.get("outputSchema")):
         check["schema"] = "declared"
     return check
 

@@ -38,6 +38,19 @@ def tool(name: str, **more: object) -> dict[str, object]:
     return {"name": name, "inputSchema": {"type": "object"}, **more}
 
 
+def pattern_of(pattern: str) -> dict[str, object]:
+    return {"type": "object", "properties": {"x": {"type": "string", "pattern": pattern}}}
+
+
+DOUBLING = {"$ref": "#/$defs/twice"}
+SLOW_SCHEMAS: dict[str, dict[str, object]] = {
+    "slow_pattern": pattern_of("^(a+)+$"),
+    "endless_pattern": pattern_of("^(?=a)(a+)+$"),
+    "endless_schema": {"type": "object", "$defs": {"twice": {"anyOf": [DOUBLING, DOUBLING]}}, **DOUBLING},
+}
+"""Output schemas that a naive look at an answer never comes back from."""
+
+
 def initialize(number: object, params: dict[str, Any]) -> None:
     info = {"name": "faulty", "version": "1.0"}
     answers: dict[str, Any] = {
@@ -77,6 +90,7 @@ def list_tools(number: object, params: dict[str, Any]) -> None:
         "breaks_schema": {"tools": [tool("a", outputSchema=shape)]},
         "visa": {"tools": [tool(name) for name in ("get_visa_bulletin", "check_priority_date", "explain_term")]},
         "no_structure": {"tools": [tool("a", outputSchema=shape)]},
+        **{mode: {"tools": [tool("a", outputSchema=schema)]} for mode, schema in SLOW_SCHEMAS.items()},
     }
     if MODE == "hang_list":
         return
@@ -88,6 +102,8 @@ def list_tools(number: object, params: dict[str, Any]) -> None:
 def call_tool(number: object, name: str, args: dict[str, Any]) -> None:
     if MODE == "breaks_schema":
         reply(number, text("hi", structuredContent={"x": "one"}))
+    elif MODE in SLOW_SCHEMAS:
+        reply(number, text("hi", structuredContent={"x": "a" * 40 + "!"}))
     elif MODE == "no_structure":
         reply(number, text("hi"))
     elif name in ACTIONS:
@@ -107,8 +123,9 @@ def noise(number: object, args: dict[str, Any]) -> None:
 
 
 def spawn(number: object, args: dict[str, Any]) -> None:
-    """Leave a child that is in another session and outlives this process."""
-    child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    """Leave a child that is in another session and outlives this process; `bare`: and knows no environment."""
+    env: dict[str, str] | None = {} if args.get("bare") else None
+    child = subprocess.Popen(["sleep", "600"], executable="/bin/sleep", start_new_session=True, env=env)
     reply(number, text(str(child.pid)))
 
 

@@ -150,7 +150,7 @@ def test_ceilings() -> None:
     assert [s.value for s in good.values()] == [1] * 5
     bad = score(trajectory, max_latency="8s", max_tokens=21, max_cost_usd=0.29, max_calls=1, forbid_tools=["b", "c"])
     assert [s.value for s in bad.values()] == [0] * 5
-    assert bad["max_latency"].detail == "8000ms > 8000ms (too slow)"
+    assert bad["max_latency"].detail == "8000.9ms > 8000ms (too slow)"
 
 
 def test_output() -> None:

@@ -43,7 +43,7 @@ class ToolCall:
         session, wants = subject.session, self.expectation
         declared = (session.tool(self.tool) or {}).get("outputSchema") if wants.schema == DECLARED else None
         answer = session.call(self.tool, self.args, seconds=subject.seconds(self.timeout, wants.max_seconds))
-        return wants.score(answer, declared)
+        return wants.score(answer, declared, subject.seconds())
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,11 @@ class Fetch:
             limit = subject.seconds(self.timeout, self.expectation.max_seconds)
             result = session.request(self.method, self.params, seconds=limit, phase=phase)
         except RpcError as error:
-            return self.expectation.score(Answer(refused=error, seconds=time.perf_counter() - start))
+            answer = Answer(refused=error, seconds=time.perf_counter() - start)
+            return self.expectation.score(answer, seconds=subject.seconds())
         blocks = _contents(result, phase) if self.method == "resources/read" else _messages(result, phase)
-        return self.expectation.score(Answer(tuple(blocks), seconds=time.perf_counter() - start))
+        answer = Answer(tuple(blocks), seconds=time.perf_counter() - start)
+        return self.expectation.score(answer, seconds=subject.seconds())
 
 
 def _contents(result: Mapping[str, Any], phase: str) -> list[Mapping[str, Any]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from assay.model.score import Score
+from assay.suite.patterns import MATCH_SECONDS, Pattern
 from assay.suite.reader import Table
 from assay.suite.schema import same, schema_problem, value_problem
 from assay.suite.wire.answers import Answer, said
@@ -61,7 +63,7 @@ class Expectation:
     outcome: str = ""
     contains: tuple[str, ...] = ()
     equals: str | None = None
-    patterns: tuple[re.Pattern[str], ...] = ()
+    patterns: tuple[Pattern, ...] = ()
     values: Mapping[str, object] = field(default_factory=dict)
     types: tuple[str, ...] | None = None
     schema: object = None
@@ -98,8 +100,18 @@ class Expectation:
         """Whether nothing at all is expected."""
         return self == Expectation()
 
-    def score(self, answer: Answer, declared: object = None) -> Score:
-        """How much of the expectations an answer meets; `declared` is the tool's own output schema."""
+    def score(self, answer: Answer, declared: object = None, seconds: float = MATCH_SECONDS) -> Score:
+        """How much of the expectations an answer meets.
+
+        Args:
+            answer: What came.
+            declared: The tool's own output schema.
+            seconds: What comparing with patterns and schemas may take.
+
+        Raises:
+            Undecided: It took longer.
+        """
+        end = time.monotonic() + min(seconds, MATCH_SECONDS)
         if answer.refused is not None and self.outcome not in ("error", "protocol_error"):
             return Score.of(0, 1, f"call failed: {answer.refused}", {"error": said(answer.refused.data)})
         tally = Tally()
@@ -112,11 +124,11 @@ class Expectation:
         if self.equals is not None:
             tally.add(text.strip() == self.equals.strip(), f"the text is not {excerpt(self.equals)}, {got}")
         for pattern in self.patterns:
-            tally.add(pattern.search(text) is not None, f"nothing matches {excerpt(pattern.pattern)}, {got}")
+            tally.add(pattern.search(text, end), f"nothing matches {excerpt(pattern.pattern)}, {got}")
         if self.types is not None:
             kinds, types = ", ".join(answer.kinds), ", ".join(self.types)
             tally.add(answer.kinds == self.types, f"content is [{kinds}], not [{types}]")
-        self._data(tally, answer, declared)
+        self._data(tally, answer, declared, end)
         if self.max_seconds is not None:
             took, most = answer.seconds * 1000, self.max_seconds * 1000
             tally.add(answer.seconds <= self.max_seconds, f"{took:.1f}ms > {most:g}ms (too slow)")
@@ -132,7 +144,7 @@ class Expectation:
         }
         tally.add(kind in wanted, f"{words[kind]} (expected {self.outcome})")
 
-    def _data(self, tally: Tally, answer: Answer, declared: object) -> None:
+    def _data(self, tally: Tally, answer: Answer, declared: object, end: float) -> None:
         if not self.values and self.schema is None:
             return
         try:
@@ -147,10 +159,10 @@ class Expectation:
             found, value = lookup(data, path)
             tally.add(found and same(value, wanted), f"{path} is {said(value)}, not {said(wanted)}")
         if self.schema == DECLARED:
-            problem = answer.breaks(declared) if declared is not None else "the tool declares no output schema"
+            problem = answer.breaks(declared, end) if declared is not None else "the tool declares no output schema"
             tally.add(not problem, problem)
         elif self.schema is not None:
-            problem = value_problem(data, self.schema)
+            problem = value_problem(data, self.schema, end)
             tally.add(not problem, f"schema: {problem}")
 
 

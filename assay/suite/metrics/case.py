@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,6 +20,7 @@ from assay.suite.metrics.tools import (
     MaxCalls,
     ToolCorrectness,
 )
+from assay.suite.patterns import BadPattern, Pattern
 from assay.suite.reader import Table
 
 
@@ -158,8 +158,8 @@ def _expected_call(table: Table) -> ExpectedCall:
     for key, value in (args or {}).items():
         if match == "regex" and isinstance(value, str):
             try:
-                patterns[key] = re.compile(value)
-            except re.error as error:
+                patterns[key] = Pattern(value)
+            except BadPattern as error:
                 table.fail("args", f"{key}: {value!r} is no regular expression: {error}")
     return ExpectedCall(tool, args, match, patterns)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
+import time
 from dataclasses import dataclass
 from fractions import Fraction
 
 from assay.model.score import Score
 from assay.model.trajectory import Trajectory
 from assay.suite.checks.expectation import excerpt
+from assay.suite.patterns import MATCH_SECONDS, Pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +29,13 @@ class OutputContains:
 class OutputRegex:
     """Patterns that must be found in the answer."""
 
-    patterns: tuple[re.Pattern[str], ...]
+    patterns: tuple[Pattern, ...]
     label: str = "output_regex"
 
     def score(self, prompt: str, trajectory: Trajectory) -> Score:  # noqa: ARG002
         """Search for each."""
-        missing = [pattern.pattern for pattern in self.patterns if not pattern.search(trajectory.output)]
+        end = time.monotonic() + MATCH_SECONDS
+        missing = [pattern.pattern for pattern in self.patterns if not pattern.search(trajectory.output, end)]
         return _share(missing, len(self.patterns), "patterns matched", trajectory.output)
 
 
@@ -52,12 +54,12 @@ class MaxLatency:
     label: str = "max_latency"
 
     def score(self, prompt: str, trajectory: Trajectory) -> Score:  # noqa: ARG002
-        """Compare in full; the detail shows whole milliseconds."""
+        """Compare in full; the detail shows tenths of milliseconds where it is too slow."""
         if trajectory.seconds is None:
             return Score.error("how long it took is not known in this trajectory")
         held = trajectory.seconds <= self.most
-        took, most = int(trajectory.seconds * 1000), f"{self.most * 1000:g}ms"
-        return Score.of(int(held), 1, f"{took}ms <= {most}" if held else f"{took}ms > {most} (too slow)")
+        took, most = trajectory.seconds * 1000, f"{self.most * 1000:g}ms"
+        return Score.of(int(held), 1, f"{int(took)}ms <= {most}" if held else f"{took:.1f}ms > {most} (too slow)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -11,6 +11,7 @@ from fractions import Fraction
 from assay.model.score import Score
 from assay.model.trajectory import Call, Trajectory
 from assay.suite.metrics.matching import any_order, by_position, in_order
+from assay.suite.patterns import MATCH_SECONDS, Pattern
 from assay.suite.schema import same
 
 ORDERS = ("any", "in_order", "exact")
@@ -34,10 +35,10 @@ class ExpectedCall:
     tool: str
     args: Mapping[str, object] | None = None
     match: str = "ignore"
-    patterns: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
+    patterns: Mapping[str, Pattern] = field(default_factory=dict)
 
-    def agreement(self, call: Call) -> tuple[Fraction, str]:
-        """How far a call agrees, and where it does not.
+    def agreement(self, call: Call, end: float) -> tuple[Fraction, str]:
+        """How far a call agrees, and where it does not; `end` is the monotonic time by which that must be told.
 
         The tool's name counts as much as each argument: of a call with two arguments of which one is right, 2/3 agree.
         """
@@ -47,17 +48,17 @@ class ExpectedCall:
             return Fraction(1), ""
         given = call.args or {}
         wanted = list(self.args) + ([key for key in given if key not in self.args] if self.match == "exact" else [])
-        wrong = [key for key in wanted if not self._argument_agrees(key, given)]
+        wrong = [key for key in wanted if not self._argument_agrees(key, given, end)]
         value = Fraction(1 + len(wanted) - len(wrong), 1 + len(wanted))
         return value, "; ".join(self._difference(key, given) for key in wrong[:2])
 
-    def _argument_agrees(self, key: str, given: Mapping[str, object]) -> bool:
+    def _argument_agrees(self, key: str, given: Mapping[str, object], end: float) -> bool:
         if key not in given or self.args is None or key not in self.args:
             return False
         if key in self.patterns:
             value = given[key]
             text = value if isinstance(value, str) else json.dumps(value, default=str)
-            return self.patterns[key].search(text) is not None
+            return self.patterns[key].search(text, end)
         return _within(self.args[key], given[key]) if self.match == "subset" else same(self.args[key], given[key])
 
     def _difference(self, key: str, given: Mapping[str, object]) -> str:
@@ -126,14 +127,15 @@ class ToolCorrectness:
         missing = [name for name in self.tools if name not in names]
         if unknown := self._unknown_arguments(done):
             return Score.error(f"the arguments of {unknown} are not known in this trajectory")
-        weights = [[expected.agreement(call)[0] for call in done] for expected in self.calls]
+        end = time.monotonic() + MATCH_SECONDS
+        weights = [[expected.agreement(call, end)[0] for call in done] for expected in self.calls]
         pairs = _PAIRING[self.order](weights)
         value = sum((weights[i][j] for i, j in enumerate(pairs) if j is not None), Fraction(0))
         value += len(self.tools) - len(missing)
         full = sum(j is not None and weights[i][j] == 1 for i, j in enumerate(pairs)) + len(self.tools) - len(missing)
         asked = len(self.tools) + len(self.calls)
         places = asked if self.extra else max(asked, len(done))
-        reasons = [f"missing {name}" for name in missing] + self._reasons(done, pairs)
+        reasons = [f"missing {name}" for name in missing] + self._reasons(done, pairs, end)
         if not self.extra:
             taken = {j for j in pairs if j is not None}
             others = [call.name for j, call in enumerate(done) if j not in taken]
@@ -147,12 +149,12 @@ class ToolCorrectness:
         wanted = {expected.tool for expected in self.calls if expected.args is not None and expected.match != "ignore"}
         return next((call.name for call in done if call.args is None and call.name in wanted), "")
 
-    def _reasons(self, done: Sequence[Call], pairs: Sequence[int | None]) -> list[str]:
+    def _reasons(self, done: Sequence[Call], pairs: Sequence[int | None], end: float) -> list[str]:
         """What keeps each expected call from being matched in full."""
         out = []
         for i, (expected, j) in enumerate(zip(self.calls, pairs, strict=True)):
             if j is not None:
-                _, why = expected.agreement(done[j])
+                _, why = expected.agreement(done[j], end)
                 out += [f"{expected.tool}: {why}"] if why else []
             elif self.order == "exact":
                 out.append(f"call {i + 1} is {done[i].name if i < len(done) else 'not there'}, not {expected.tool}")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from assay.suite.patterns import Undecided
 from assay.suite.schema import schema_problem, value_problem
 from assay.suite.wire.faults import BadAnswer, RpcError
 
@@ -89,20 +90,32 @@ class Answer:
             msg = "nested too deeply"
             raise ValueError(msg) from None
 
-    def breaks(self, schema: object) -> str:
-        """How the answer breaks its tool's output schema; "" if it does not (an error need not obey it)."""
+    def breaks(self, schema: object, end: float | None = None, *, patterns: bool = True) -> str:
+        """How the answer breaks its tool's output schema; "" if it does not (an error need not obey it).
+
+        Args:
+            schema: A stranger's.
+            end: The monotonic time by which there must be an answer.
+            patterns: Whether the schema's patterns may be matched.
+
+        Raises:
+            Undecided: It could not be told.
+        """
         if not isinstance(schema, dict) or self.is_error or self.refused is not None:
             return ""
         if self.structured is None:
             return "the tool declares an output schema, but the answer has no structuredContent"
-        if problem := schema_problem(schema):
+        if problem := schema_problem(schema, end):
             return f"the tool's output schema is none: {problem}"
-        problem = value_problem(self.structured, schema)
+        problem = value_problem(self.structured, schema, end, patterns=patterns)
         return f"structuredContent breaks the tool's output schema: {problem}" if problem else ""
 
 
-def read_page(listing: Listing, page: Mapping[str, Any], key: str, blame: Blame) -> str | None:
-    """Add a page to a listing; returns the cursor of the next one, None at the end."""
+def read_page(listing: Listing, page: Mapping[str, Any], key: str, blame: Blame, end: float) -> str | None:
+    """Add a page to a listing; returns the cursor of the next one, None at the end.
+
+    Schemas that could not be looked at by `end`, a monotonic time, are among the problems.
+    """
     items = page.get(key)
     if not isinstance(items, list):
         why = f"malformed result: {key} is {said(items)}, not a list"
@@ -113,7 +126,7 @@ def read_page(listing: Listing, page: Mapping[str, Any], key: str, blame: Blame)
             listing.problems.append(f"entry {number} is {said(item)}, not an object")
             continue
         listing.items.append(item)
-        if problem := _entry_problem(item, key):
+        if problem := _entry_problem(item, key, end):
             listing.problems.append(f"entry {number} ({item.get('name', 'no name')}): {problem}")
     listing.entries += len(items)
     cursor = page.get("nextCursor")
@@ -123,7 +136,7 @@ def read_page(listing: Listing, page: Mapping[str, Any], key: str, blame: Blame)
     return cursor
 
 
-def _entry_problem(item: Mapping[str, Any], key: str) -> str:
+def _entry_problem(item: Mapping[str, Any], key: str, end: float) -> str:
     if not isinstance(item.get("name"), str) or not item["name"]:
         return "has no name"
     if key == "resources" and not isinstance(item.get("uri"), str):
@@ -135,17 +148,20 @@ def _entry_problem(item: Mapping[str, Any], key: str) -> str:
     if "inputSchema" not in item:
         return "has no inputSchema"
     for name in ("inputSchema", "outputSchema"):
-        if name in item and (problem := _root_problem(item[name])):
+        if name in item and (problem := _root_problem(item[name], end)):
             return f"{name} {problem}"
     return ""
 
 
-def _root_problem(schema: object) -> str:
+def _root_problem(schema: object, end: float) -> str:
     if not isinstance(schema, dict):
         return f"is {said(schema)}, not an object"
     if schema.get("type") != "object":
         return f'must have type "object", not {said(schema.get("type"))}'
-    return schema_problem(schema)
+    try:
+        return schema_problem(schema, end)
+    except Undecided:
+        return "takes too long to look at"
 
 
 def read_answer(result: Mapping[str, Any], seconds: float, blame: Blame, key: str = "content") -> Answer:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 from assay import __version__
+from assay.suite.patterns import Undecided
 from assay.suite.wire.answers import Answer, Listing, read_answer, read_page, said
 from assay.suite.wire.faults import BadAnswer, Closed, Gone, HttpRefused, NoAnswer, RpcError, StartFault, TimedOut
 from assay.suite.wire.transport import Message, Server, Stray, Transport, in_words, remaining
@@ -21,6 +22,8 @@ MODERN = ("2026-07-28",)
 """Protocol versions without a handshake: each request says who asks; `server/discover` says who answers."""
 CLIENT = {"name": "assay", "version": __version__}
 MAX_PAGES = 1000
+UNASKED = 0.5
+"""Seconds for findings that nothing asked for."""
 _META = "io.modelcontextprotocol/"
 _NO_SUCH_VERSION, _NO_SUCH_METHOD = -32022, -32601
 _LISTS = {
@@ -128,7 +131,7 @@ class Session:
             except TimedOut:
                 raise self._fault(NoAnswer, method, f"the list had not ended after {in_words(seconds)}") from None
             page = self.request(method, params, seconds=left)
-            cursor = read_page(listing, page, key, lambda why: self._fault(BadAnswer, method, why))
+            cursor = read_page(listing, page, key, lambda why: self._fault(BadAnswer, method, why), end)
             if cursor is None:
                 break
             if cursor in seen or listing.pages >= MAX_PAGES:
@@ -165,10 +168,16 @@ class Session:
         return answer
 
     def _compare_with_declared(self, name: str, answer: Answer) -> None:
-        """Note an answer that its tool's output schema does not allow, if the tools were listed already."""
+        """Note an answer that its tool's output schema does not allow, if the tools were listed already.
+
+        Nothing asked for it, so it may neither take long nor match the server's patterns.
+        """
         tool = self._tools.named(name) if self._tools is not None else None
-        if tool is not None and (problem := answer.breaks(tool.get("outputSchema"))):
-            self.note(f"tools/call {name}: {problem}")
+        if tool is None:
+            return
+        with contextlib.suppress(Undecided):
+            if problem := answer.breaks(tool.get("outputSchema"), time.monotonic() + UNASKED, patterns=False):
+                self.note(f"tools/call {name}: {problem}")
 
     def _exchange(self, message: Message, deadline: float, odd: list[str]) -> Message:
         self.transport.send(message, deadline)
