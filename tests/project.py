@@ -192,7 +192,7 @@ class Project:
     def runs(self) -> list[Path]:
         """Run directories, oldest first."""
         folder = self.root / "runs"
-                # A name with a dot in front is a trial whether the folder can be written.
+        # A name with a dot in front is a trial whether the folder can be written.
         return sorted(p for p in folder.glob("[!.]*") if p.is_dir())
 
     def close(self) -> None:

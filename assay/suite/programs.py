@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from assay.suite.wire.processes import die_with_parent, end_left_behind, tag
+from assay.suite.wire.processes import Mark, end_left_behind
 from assay.suite.wire.transport import clean, in_words
 
 MAX_OUTPUT = 64 * 1024 * 1024
@@ -38,7 +38,8 @@ def run_program(
     Raises:
         Failed: It could not be started, ran out of time, or did not exit with 0.
     """
-    mark = tag()
+    mark = Mark()
+    prepare = mark.before_exec()
     with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         source.write(given)
         source.seek(0)
@@ -49,13 +50,15 @@ def run_program(
                 stdout=out,
                 stderr=err,
                 cwd=cwd,
-                env={**os.environ, **(env or {}), **mark},
+                env={**os.environ, **(env or {}), **mark.env},
                 start_new_session=True,
-                preexec_fn=die_with_parent(),  # noqa: PLW1509 - a main thread only, see there
+                preexec_fn=prepare,  # noqa: PLW1509 - a main thread only, see there
             )
         except OSError as error:
             msg = f"{shlex.join(command)} cannot be started: {(error.strerror or str(error)).lower()}"
             raise Failed(msg) from None
+        if prepare is None:
+            mark.put_on(process.pid)
         try:
             code: int | None = process.wait(seconds)
         except subprocess.TimeoutExpired:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from assay.suite.programs import run_program
 from assay.suite.wire.connect import connect
 from assay.suite.wire.faults import BadAnswer, Gone, NoAnswer, RpcError, StartFault, WireFault
+from assay.suite.wire.session import Session
 from assay.suite.wire.transport import Server
 from tests.suite.conftest import OpenFaulty, faulty
 
@@ -193,9 +197,20 @@ def test_a_server_that_ignores_everything_is_gone_in_time(open_faulty: OpenFault
     assert time.monotonic() - begin <= 4.5
 
 
-def test_what_a_server_leaves_running_is_ended_and_told(open_faulty: OpenFaulty) -> None:
-    session = open_faulty()
-    pid = int(session.call("spawn").text)
+@pytest.mark.parametrize("bare", [False, True])
+@pytest.mark.parametrize("threaded", [False, True])
+def test_what_a_server_leaves_running_is_ended_and_told(open_faulty: OpenFaulty, bare: bool, threaded: bool) -> None:
+    """Also what is in a session of its own and has none of the environment."""
+    opened: list[Session] = []
+    if threaded:
+        thread = threading.Thread(target=lambda: opened.append(open_faulty()))
+        thread.start()
+        thread.join(30)
+    else:
+        opened.append(open_faulty())
+    session = opened[0]
+    pid = int(session.call("spawn", {"bare": bare}).text)
+    assert _lives(pid)
     session.close()
     assert any(f"process {pid}" in note for note in session.notes)
     end = time.monotonic() + 5
@@ -243,3 +258,21 @@ def test_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             connect(server)
         told.append(caught.value.evidence["stderr"])
     assert told == ["seen x", "None x"]
+
+
+def test_a_server_runs_without_a_limit_of_use() -> None:
+    """The limit that is the mark is far beyond what any machine lives to see, and the others are as they were."""
+    program = "import resource as r; print({n: r.getrlimit(getattr(r, n)) for n in dir(r) if n.startswith('RLIMIT_')})"
+    told = [eval(run_program([sys.executable, "-c", program], b"", 30))]
+    told.append({name: resource.getrlimit(getattr(resource, name)) for name in told[0]})
+    soft, hard = told[0].pop("RLIMIT_RTTIME")
+    assert hard == told[1].pop("RLIMIT_RTTIME")[1]
+    assert soft > 10_000 * 365 * 86400 * 10**6
+    assert told[0] == told[1]
+
+
+def test_what_a_program_leaves_running(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    script = f"env -i setsid sleep 600 </dev/null >/dev/null 2>&1 & echo $! > {pid}"
+    run_program(["sh", "-c", script], b"", 30)
+    assert not _lives(int(pid.read_text()))

@@ -16,7 +16,7 @@ import time
 from collections import deque
 
 from assay.suite.wire.faults import Closed, TimedOut
-from assay.suite.wire.processes import die_with_parent, end_left_behind, tag
+from assay.suite.wire.processes import Mark, end_left_behind
 from assay.suite.wire.transport import MAX_MESSAGE, Message, Server, Stray, clean, encode, parse_message, remaining
 
 TICK = 0.1
@@ -36,7 +36,7 @@ class Stdio:
         self.stray = Stray()
         self.left: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
-        self._tag = tag()
+        self._mark = Mark()
         self._lines: deque[bytes] = deque()
         self._partial: list[bytes] = []
         self._partial_size = 0
@@ -47,6 +47,7 @@ class Stdio:
     def open(self, deadline: float) -> None:  # noqa: ARG002 - starting a process does not wait
         """Start the process; see `Transport.open`."""
         server = self.server
+        prepare = self._mark.before_exec()
         base = os.environ if server.inherit_env else {k: v for k in _MINIMAL_ENV if (v := os.environ.get(k))}
         try:
             self._process = subprocess.Popen(
@@ -55,13 +56,15 @@ class Stdio:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=server.cwd,
-                env={**base, **server.env, **self._tag},
+                env={**base, **server.env, **self._mark.env},
                 start_new_session=True,
                 bufsize=0,
-                preexec_fn=die_with_parent(),  # noqa: PLW1509 - a main thread only, see there
+                preexec_fn=prepare,  # noqa: PLW1509 - a main thread only, see there
             )
         except OSError as error:
             raise Closed(_not_started(server, error)) from None
+        if prepare is None:
+            self._mark.put_on(self._process.pid)
         pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
         self._in, out, err = (pipe.fileno() for pipe in pipes if pipe is not None)
         self._open = {out: "out", err: "err"}
@@ -117,7 +120,7 @@ class Stdio:
             self._signal(number)
             if self._wait(seconds):
                 break
-        self.left = end_left_behind(self._tag, but_not=process.pid)
+        self.left = end_left_behind(self._mark, but_not=process.pid)
         self._signal(signal.SIGKILL)
         process.wait()
         for stream in (process.stdin, process.stdout, process.stderr):
