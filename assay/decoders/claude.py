@@ -71,7 +71,6 @@ class _Reader:
         self._calls = Calls()
         self.stated.tool_calls = self._calls.uses
         self._actors: dict[str, str] = {}
-        self._responses: set[str] = set()
         self._input = self._cached = self._cache_write = 0
         self._output: int | None = None
         self._background: set[str] = set()
@@ -98,7 +97,7 @@ class _Reader:
             stated.model = stated.model or string(message.get("model")) or None
             if stated.first is None:
                 stated.first = (id_, string(record.get("uuid")))
-        if id_ not in self._responses:
+        if id_ not in self.stated.responses:
             events.append(self._response(id_, obj(message.get("usage"))))
         return events
 
@@ -135,7 +134,7 @@ class _Reader:
 
     def _response(self, id_: str, usage: Record) -> Progress:
         """A response has begun: its prompt is known, its output count is a placeholder."""
-        self._responses.add(id_)
+        self.stated.responses.add(id_)
         self._input += count(usage.get("input_tokens")) or 0
         self._cached += count(usage.get("cache_read_input_tokens")) or 0
         self._cache_write += count(usage.get("cache_creation_input_tokens")) or 0

@@ -54,6 +54,7 @@ class Stated(Facts):
         cumulative: The result lines only tell totals, which go on from a session that was resumed.
         first: Message id and uuid of the first assistant line: where this run begins in the session file.
         metered: What the API responses add up to, where partial messages were asked for.
+        responses: Message ids of all API responses on stdout, sub-agents' included.
     """
 
     result: Record | None = None
@@ -64,6 +65,7 @@ class Stated(Facts):
     cumulative: bool = False
     first: tuple[str, str] | None = None
     metered: Tokens | None = None
+    responses: set[str] = field(default_factory=set)
 
 
 def conclude(facts: Facts, exit_: Exit) -> Facts:
@@ -167,12 +169,14 @@ def _with_session_file(stated: Stated, exit_: Exit) -> Stated:
     if stated.cumulative and exit_.resumed:
         stated = replace(stated, tokens=None, cost_usd=None)
     if exit_.session_file is None:
-        return replace(stated, tokens=stated.metered) if unsettled and stated.metered else stated
+        return replace(stated, tokens=stated.metered, cost_usd=None) if unsettled else stated
     kept = SessionFile(exit_.session_file, stated.first, whole=not exit_.resumed)
     stated = replace(stated, effort=kept.effort)
-    if not unsettled or kept.tokens is None:
+    if not unsettled:
         return stated
-    return replace(stated, tokens=kept.tokens, cost_usd=kept.cost)
+    # SIGKILL leaves no state; a response that is in no file then, a sub-agent's say, was spent all the same.
+    known = kept.settled or stated.responses <= kept.responses
+    return replace(stated, tokens=kept.tokens if known else None, cost_usd=kept.cost)
 
 
 def moment(epoch: object) -> datetime | None:

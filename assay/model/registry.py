@@ -182,6 +182,8 @@ class Agent(Table):
     session_file: str | None = None
     """Path of the CLI's own session file (`~/...`; `{session}`, `{workdir_dashed}` and `*` for one part of the path
     allowed): read for token counts that the stream lacks. Where several files match, they follow each other."""
+    session_more: list[str] = []
+    """Paths of further files that go with it, in the same terms: sub-agents' own, say. Read after it."""
     rehearsal: Rehearsal | None = None
 
     @property

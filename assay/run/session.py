@@ -17,19 +17,26 @@ LARGEST = 256 << 20
 
 
 def session_file(engine: Engine, agent: str, job: Job, session: str | None, start: Start | None) -> bytes | None:
-    """What the entry's `session_file` names (`*` allowed); several files follow each other. None if there is none."""
+    """What the entry's `session_file` names, then its `session_more`; None if there is no such session file."""
     entry = job.choice.entry
     if entry is None or entry.session_file is None or not session or start is None:
         return None
-    pattern = fill(entry.session_file, {**start.blanks, "session": session}).replace("~", HOME, 1)
-    parts = pattern.split("/")
+    blanks = {**start.blanks, "session": session}
+    main = _matching(engine, agent, fill(entry.session_file, blanks))
+    more = (_matching(engine, agent, fill(pattern, blanks)) for pattern in entry.session_more)
+    return b"".join([*main, *(data for found in more for data in found)]) if main else None
+
+
+def _matching(engine: Engine, agent: str, pattern: str) -> list[bytes]:
+    """What the files hold that a pattern names, by their paths."""
+    parts = pattern.replace("~", HOME, 1).split("/")
     fixed = next((i for i, part in enumerate(parts) if "*" in part), len(parts))
     found = {
         path: b"".join(content)
         for path, content in _files(engine, agent, "/".join(parts[:fixed]))
         if matches(path, parts)
     }
-    return b"".join(found[path] for path in sorted(found)) if found else None
+    return [found[path] for path in sorted(found)]
 
 
 def session_begun(engine: Engine, agent: str, job: Job, session: str | None, file: bytes | None) -> bool:

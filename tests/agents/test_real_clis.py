@@ -107,22 +107,27 @@ def test_the_prompt_arrives_as_it_is(project: MakeProject, agent: str) -> None:
     assert "-- /do what the script says\\nwith two lines: ünïcödé" in said
 
 
-WEB = {
-    "codex": {"web__run"},
-    "gemini": {"google_web_search", "web_fetch"},
-    "grok": {"web_search", "x_search"},
-    "opencode": {"webfetch"},
-}
+WEB = [
+    # Where the model programs its tools, they are text in the description of one; the older model has plain ones.
+    ("codex", "gpt-6.2-sol", {"web__run"}),
+    ("codex", "gpt-5.5", {"web_search"}),
+    ("gemini", "gemini-2.5-flash", {"google_web_search", "web_fetch"}),
+    ("grok", "grok-4.6", {"web_search", "x_search"}),
+    ("opencode", "gpt-5.5", {"webfetch"}),
+]
 
 
-@pytest.mark.parametrize("agent", CLIS)
-def test_web_tools_are_offered_with_internet_and_not_without(project: MakeProject, agent: str) -> None:
+@pytest.mark.parametrize(("agent", "model", "web"), WEB)
+def test_web_tools_are_offered_with_internet_and_not_without(
+    project: MakeProject, agent: str, model: str, web: set[str]
+) -> None:
     """The second half is only worth something with the first."""
     here = project(TASK)
-    closed = rehearsed(here, agent)
-    opened = rehearsed(here, agent, "--internet")
-    assert WEB[agent] <= set(main(opened)[0]["tools"]) | ({"x_search"} if agent == "grok" else set())
-    assert not any(WEB[agent] & set(request["tools"]) for request in main(closed))
+    closed = rehearsed(here, agent, "--model", model)
+    opened = rehearsed(here, agent, "--model", model, "--internet")
+    assert web <= set(main(opened)[0]["tools"]) | ({"x_search"} if agent == "grok" else set())
+    assert main(closed)
+    assert not any(web & set(request["tools"]) for request in main(closed))
     assert all("web" not in tool for request in main(closed) for tool in request["tools"])
 
 
@@ -188,6 +193,39 @@ def test_an_interrupt_in_a_tool_call_and_the_way_on(project: MakeProject, agent:
     assert record(again)["session"] == record(run)["session"]
 
 
+KILLED = """
+[[turn]]
+text = "I ask a sub-agent."
+tool = "Agent"
+input = { description = "look", prompt = "look around", subagent_type = "general-purpose" }
+usage = { input = 100, cached = 0, output = 10 }
+
+[[turn]]
+subagent = true
+text = "I look around."
+shell = "echo looked"
+usage = { input = 2000, cached = 0, output = 700 }
+
+[[turn]]
+subagent = true
+text = "Nothing there."
+usage = { input = 3000, cached = 0, output = 800 }
+
+[[turn]]
+text = "I run out of memory."
+shell = "kill -9 $(pgrep -x claude | head -1); sleep 60"
+usage = { input = 1000, cached = 0, output = 500 }
+"""
+
+
+def test_claude_that_is_killed_has_spent_what_its_sub_agents_have_spent_too(project: MakeProject) -> None:
+    """SIGKILL, as when memory runs out, leaves neither a result nor a sum in the session file."""
+    run = rehearsed(project(TASK), "claude", script=KILLED, code=130)
+    assert (record(run)["exit_code"], record(run)["ending"]) == (137, "interrupted")
+    assert "I look around." in (run / "transcript.txt").read_text()
+    assert tokens(run) == {"input": 6100, "cached": 0, "output": 2010}
+
+
 REFUSED = '[[turn]]\nstatus = 401\nerror = "not this key"\ntimes = 50\n'
 
 
@@ -229,9 +267,10 @@ def test_a_model_that_no_list_knows_is_tried_and_marked(project: MakeProject) ->
 
 def test_agents_side_by_side_read_well_in_one_terminal(project: MakeProject) -> None:
     here = project(TASK)
-    outcome = here.run("rehearse", *CLIS, "--jobs", "4", timeout=LONG).assert_code(0)
-    assert outcome.out.count("✓ as the script expects") == 4
-    for agent in CLIS:
+    agents = ["claude", *CLIS]
+    outcome = here.run("rehearse", *agents, "--jobs", "5", timeout=LONG).assert_code(0)
+    assert outcome.out.count("✓ as the script expects") == 5
+    for agent in agents:
         shown = [line for line in outcome.out.splitlines() if f" {agent}" in line.partition("│")[0]]
         assert any("I will look around" in line for line in shown), outcome.out
 

@@ -177,6 +177,49 @@ def test_effort_is_what_the_session_file_says() -> None:
     assert facts.tokens == Tokens(1, 0, 0, 2, 0)
 
 
+def kept(id_: str, into: int, out: int, *, at: int, **more: Any) -> bytes:
+    """A line of a session file."""
+    message = {"id": id_, "model": "m", "usage": {"input_tokens": into, "output_tokens": out}}
+    return json.dumps(
+        {"type": "assistant", "message": message, "timestamp": f"2026-11-30T17:00:{at:02}Z", **more}
+    ).encode()
+
+
+EARLIER = kept("old", 1, 1, at=1, uuid="o")
+OWN, OWN_AGAIN = kept("msg", 100, 10, at=10, uuid="u", perTurnEffort="low"), kept("m2", 1000, 500, at=30)
+SIDE = [kept(f"s{n}", 100, 20, at=at, isSidechain=True, perTurnEffort="max") for n, at in enumerate((2, 20))]
+
+
+@pytest.mark.parametrize(
+    ("lines", "resumed", "spent"),
+    [
+        ([OWN, OWN_AGAIN, SIDE[1]], False, 1100 + 510 + 120),
+        ([EARLIER, OWN, OWN_AGAIN, *SIDE], True, 1100 + 510 + 120),
+        ([OWN, OWN_AGAIN, b"torn {", SIDE[1], SIDE[1]], False, 1100 + 510 + 120),
+        ([OWN, OWN_AGAIN], False, None),
+        ([OWN, SIDE[1]], False, None),
+        ([EARLIER, *SIDE], True, None),
+    ],
+)
+def test_a_killed_run_has_spent_what_all_its_agents_have(lines: list[bytes], resumed: bool, spent: int | None) -> None:
+    """SIGKILL leaves no sum: it is exact from all files or, where a response is in none of them, unknown."""
+
+    def said(id_: str, **more: Any) -> dict[str, Any]:
+        return {"type": "assistant", "message": {"id": id_, "model": "m", "content": []}, **more}
+
+    stream = (INIT, said("msg", uuid="u"), said("s1", parent_tool_use_id="t"), said("m2"))
+    facts = concluded(*stream, exit_=Exit(137, session_file=b"\n".join(lines), resumed=resumed))
+    assert (facts.tokens.total if facts.tokens else None) == spent
+    assert facts.cost_usd is None
+    assert facts.effort != "max"
+
+
+def test_an_activation_that_was_killed_after_a_result_has_spent_more_than_the_result_says() -> None:
+    stream = (INIT, SUCCESS, INIT, assistant({"type": "text", "text": "again"}))
+    facts = concluded(*stream, exit_=Exit(137))
+    assert (facts.tokens, facts.cost_usd) == (None, None)
+
+
 def test_events_of_a_run_with_a_sub_agent() -> None:
     asked, ran = {"description": "look", "prompt": "long"}, {"command": "ls"}
     call = {"type": "tool_use", "id": "a", "name": "Agent", "input": asked}
