@@ -72,6 +72,8 @@ class Launch(Table):
     """Added when the run has no internet: switches the vendor's own web tools off."""
     prompt: Literal["stdin", "file"] = "stdin"
     """Whether the prompt arrives on standard input or the launch line names `{prompt_file}`."""
+    prompt_form: str = ""
+    """What is written where the CLI does not take it as it is; `{prompt_json}` stands for it as a JSON text."""
     session: Literal["given", "announced"] = "announced"
     """Whether Assay chooses the session id (a UUID) or the CLI announces it in its stream."""
     stop: Literal["TERM", "INT"] = "TERM"

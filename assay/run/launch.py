@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Mapping
@@ -101,6 +102,8 @@ def plan(job: Job, *, ca_pem: bytes | None, offline: bool) -> Start:
     argv = [fill(part, blanks) for part in argv]
     secret_input = bool(job.held.names)
     prompt = job.prompt
+    if entry is not None and entry.launch.prompt_form:
+        prompt = entry.launch.prompt_form.replace("{prompt_json}", json.dumps(prompt))
     files = [
         Put(PLACE),
         Put(f"{PLACE}/launch", (resources.files("assay.sandbox") / "launch.sh").read_bytes(), 0o755),

@@ -27,7 +27,7 @@ run = [
 [agents.agy.rehearsal]
 api = "openai-chat"
 """
-"""Only how the binary gets into the image is replaced, and what answers at its vendor's address: it never asks."""
+"""Only how the binary gets into the image is replaced, and what answers at its vendor's address: no model is asked."""
 
 SCRIPT = '[[turn]]\ntext = "nobody asks"\n'
 
@@ -90,8 +90,32 @@ def test_a_hook_that_the_cli_did_not_load_stops_the_run_before_the_prompt(projec
     assert "You said" not in transcript
 
 
-def test_nothing_is_asked_of_any_host(project: MakeProject) -> None:
+def test_a_prompt_may_be_longer_than_an_argument(project: MakeProject) -> None:
+    prompt = 'ünïcödé \\ "quoted"\t{prompt_json} {model}\n' * 8000 + "the end"
+    record, transcript = run(made(project, prompt))
+    assert record["ending"] == "finished"
+    assert f"You said: {prompt}" in transcript
+
+
+UPDATES, TELEMETRY = "antigravity-cli-auto-updater-974169037036.us-central1.run.app", "play.googleapis.com"
+SETTINGS = '"~/.gemini/antigravity-cli/settings.json"'
+
+
+@pytest.mark.parametrize(
+    ("override", "asked"),
+    [
+        ("", set()),
+        ('[agents.agy.launch.env]\nAGY_CLI_DISABLE_AUTO_UPDATE = "1"\n', {UPDATES}),
+        (f'[agents.agy.launch.offline_files]\n{SETTINGS} = \'{{"trustedWorkspaces": ["/app"]}}\'\n', {TELEMETRY}),
+    ],
+)
+def test_the_switches_of_the_entry_keep_it_from_asking_other_hosts(
+    project: MakeProject, override: str, asked: set[str]
+) -> None:
+    """Without them its stand-in asks, as the CLI does; the fence tells, and the run goes on."""
     here = made(project, "go")
+    here.write({"agents.toml": f"{ENTRY}\n{override}"})
     run(here)
     fence = json.loads((here.runs[-1] / "fence.json").read_bytes())
-    assert (fence["names_asked"], fence["packets_refused"]) == ({}, 0)
+    assert set(fence["names_asked"]) == asked
+    assert fence["packets_refused"] == 0

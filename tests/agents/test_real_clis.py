@@ -222,7 +222,7 @@ def test_claude_that_is_killed_has_spent_what_its_sub_agents_have_spent_too(proj
     """SIGKILL, as when memory runs out, leaves neither a result nor a sum in the session file."""
     run = rehearsed(project(TASK), "claude", script=KILLED, code=130)
     assert (record(run)["exit_code"], record(run)["ending"]) == (137, "interrupted")
-    assert "I look around." in (run / "transcript.txt").read_text()
+    assert "general-purpose: ← looked" in (run / "transcript.txt").read_text()
     assert tokens(run) == {"input": 6100, "cached": 0, "output": 2010}
 
 
