@@ -213,15 +213,16 @@ usage = { input = 3000, cached = 0, output = 800 }
 
 [[turn]]
 text = "I run out of memory."
-shell = "kill -9 $(pgrep -x claude | head -1); sleep 60"
+# What it has not written down yet is nowhere; then nothing is known of the run.
+shell = "until grep -q 'of memory' ~/.claude/projects/*/*.jsonl; do sleep 0.1; done; kill -9 $(pgrep -xo claude)"
 usage = { input = 1000, cached = 0, output = 500 }
 """
 
 
 def test_claude_that_is_killed_has_spent_what_its_sub_agents_have_spent_too(project: MakeProject) -> None:
     """SIGKILL, as when memory runs out, leaves neither a result nor a sum in the session file."""
-    run = rehearsed(project(TASK), "claude", script=KILLED, code=130)
-    assert (record(run)["exit_code"], record(run)["ending"]) == (137, "interrupted")
+    run = rehearsed(project(TASK), "claude", script=KILLED, code=3)
+    assert (record(run)["exit_code"], record(run)["ending"]) == (137, "crashed")
     assert "general-purpose: ← looked" in (run / "transcript.txt").read_text()
     assert tokens(run) == {"input": 6100, "cached": 0, "output": 2010}
 
