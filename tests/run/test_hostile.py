@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import stat
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import docker
 import pytest
 import zstandard
 
@@ -53,10 +55,21 @@ def unsafe(root: Path) -> list[str]:
     return odd
 
 
+def everything(project: Project) -> dict[str, tuple[int, int, bytes]]:
+    """The project's folder and the user's home, runs/ aside: names, modes, times of change, contents."""
+    found = {}
+    for root in (project.root, Path(project.env["HOME"])):
+        for path in root.rglob("*"):
+            if (project.root / "runs") not in (path, *path.parents):
+                about = path.lstat()
+                content = path.read_bytes() if path.is_file() else b""
+                found[str(path)] = (about.st_mode, about.st_mtime_ns, content)
+    return found
+
+
 def test_everything_odd_is_kept_or_listed(project: Callable[..., Project]) -> None:
     here = project(TASK)
-    outside = here.root / "outside"
-    outside.mkdir()
+    before = everything(here)
     run = leave(
         here,
         "touch proof; echo x > closed; chmod 000 closed; mkdir shut; echo y > shut/in; chmod 000 shut; mkfifo pipe;"
@@ -81,7 +94,7 @@ def test_everything_odd_is_kept_or_listed(project: Callable[..., Project]) -> No
     changes = (run / "changes.txt").read_text().splitlines()
     assert {"A closed", "A link", "A pipe", "A proof", "D deep/er.txt", 'A "bad\\377\\nname"', "A -rf"} <= set(changes)
     assert not any(line.endswith(" given.txt") for line in changes)
-    assert list(outside.iterdir()) == []
+    assert everything(here) == before
 
 
 @pytest.mark.parametrize(
@@ -137,16 +150,26 @@ def test_paths_too_long_are_not_lost_in_silence(project: Callable[..., Project])
 
 
 def test_timeout_is_a_result(project: Callable[..., Project]) -> None:
-    """Nothing of the agent ticks once collection begins; what it left is graded."""
-    files = {**TASK, "tasks/t/checker/check.sh": "#!/bin/sh\na=$(cat tick); sleep 1; test $a = $(cat tick) || exit 1\n"}
-    here = project(files)
-    loop = "trap '' TERM; n=0; while :; do n=$((n+1)); echo $n > tick; sleep 0.05; done"
+    """Nothing of the agent ticks once collection begins, nor what it put into the background."""
+    checker = '#!/bin/sh\na=$(cat tick behind); sleep 1; test "$a" = "$(cat tick behind)" || exit 1\n'
+    here = project({**TASK, "tasks/t/checker/check.sh": checker})
+    ticking = "trap '' TERM; n=0; while :; do n=$((n+1)); echo $n > {0}; echo {0} $n; sleep 0.05; done"
+    loop = f'setsid sh -c "$BEHIND" & {ticking.format("tick")}'
+    here.write({"tasks/t/task.toml": f'[env]\nBEHIND = "{ticking.format("behind")}"\n'})
     outcome = here.run("run", "tasks/t", "--agent", "script", "--command", loop, "--timeout", "5s", timeout=60)
     outcome.assert_code(0)
-    found = record(here.runs[-1])
+    run = here.runs[-1]
+    found = record(run)
     assert (found["ending"], found["verdict"], found["resumable"]) == ("timeout", "pass", False)
     assert found["times"]["seconds"] < 8
-    assert (here.runs[-1] / "left/tick").read_text().strip().isdigit()
+    # Grading takes a second of it; the rest is for a machine with other things to do.
+    assert (found["times"]["committed"] - found["times"]["started"]).total_seconds() < 20
+    told = [line.split() for line in (run / "events.jsonl").read_text().splitlines()]
+    for name in ("tick", "behind"):
+        last = max(int(number) for who, number in told if who == name)
+        # It writes first and tells then, and may be killed in between.
+        assert int((run / "left" / name).read_text()) in (last, last + 1)
+    assert {"A tick", "A behind"} <= set((run / "changes.txt").read_text().splitlines())
 
 
 def test_a_daemon_that_holds_the_output_does_not_hold_the_run(project: Callable[..., Project]) -> None:
@@ -218,6 +241,7 @@ def test_a_task_with_its_own_dockerfile(project: Callable[..., Project]) -> None
             "tasks/t/Dockerfile": (
                 "FROM debian:bookworm-slim\nRUN mkdir -p /srv/app && cd /srv/app && echo a > gone && echo b > changed "
                 '&& echo c > same\nENV LD_PRELOAD=/nowhere.so\nVOLUME /srv/data\nUSER nobody\nENTRYPOINT ["false"]\n'
+                "HEALTHCHECK --interval=1s CMD echo well >>/srv/app/health\nSTOPSIGNAL SIGUSR1\n"
             ),
             "tasks/t/task.toml": 'workdir = "/srv/app"\n',
             "tasks/t/checker/check.sh": (
@@ -226,7 +250,32 @@ def test_a_task_with_its_own_dockerfile(project: Callable[..., Project]) -> None
             ),
         }
     )
-    command = "rm gone; echo B > changed; echo $LD_PRELOAD; id -un"
+    command = "rm gone; echo B > changed; echo $LD_PRELOAD; id -un; sleep 2.5"
     run = leave(here, command, 0, timeout=200)
     assert (run / "changes.txt").read_text() == "M changed\nD gone\n"
     assert (run / "events.jsonl").read_text() == "\nagent\n"
+
+
+def test_a_working_directory_that_the_image_declares_a_volume(project: Callable[..., Project]) -> None:
+    """It is no part of the container's own files; it is kept and graded all the same, and no volume stays behind."""
+    here = project(
+        {
+            **TASK,
+            "tasks/t/Dockerfile": "FROM debian:bookworm-slim\nRUN mkdir /app && echo a > /app/own\nVOLUME /app\n",
+            "tasks/t/checker/check.sh": "#!/bin/sh\nsleep 1\ntest $(cat proof own given.txt | tr -d '\\n') = proofagiven",
+        }
+    )
+    command = "echo proof > proof; rm -rf deep; sleep 1"
+    running = here.start("run", "tasks/t", "--agent", "script", "--command", command)
+    seen: set[str] = set()
+    with contextlib.closing(docker.APIClient(version="auto", timeout=60)) as api:
+        while running.process.poll() is None:
+            for container in api.containers(filters={"label": f"assay.project={here.root}"}):
+                seen |= {mount["Name"] for mount in container["Mounts"] if mount["Type"] == "volume"}
+        running.finish().assert_code(0)
+        left = {volume["Name"] for volume in api.volumes()["Volumes"] or []}
+    assert len(seen) >= 2, "the agent's and the checker's"
+    assert not seen & left
+    run = here.runs[-1]
+    assert (run / "left/own").read_text() == "a\n"
+    assert set((run / "changes.txt").read_text().splitlines()) == {"A proof", "D deep/er.txt"}
