@@ -49,7 +49,7 @@ def _installed(what: str, install: Callable[[Path], None]) -> Path:
 
 def _pip(folder: Path, *packages: str) -> None:
     _run(sys.executable, "-m", "venv", folder)
-    _run(folder / "bin" / "pip", "install", "--quiet", *packages)
+    _run(folder / "bin" / "pip", "install", "--quiet", "--no-compile", *packages)
 
 
 def _run(*command: str | Path) -> None:
