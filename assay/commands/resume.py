@@ -36,6 +36,8 @@ def command(run: str, prompt: str | None, *, force: bool, quiet: bool, as_json: 
     project = find_project()
     path = find_run(project.runs, run)
     job = resume.check(project, path, message=prompt, force=force)
+    if (begins := resume.begins(path, read_record(path))) is not None:
+        click.echo(begins, err=True)
     what = Climb(None, (job.task,), Plan(1, (Rung(1, 1),)), {Step(0, 1): job})
     code = carry_out(project, what, {"quiet": quiet, "as_json": as_json, "again": True})
     if not as_json and (by := resumed_by(path)) is not None:

@@ -76,7 +76,12 @@ def tokens_words(kinds: Mapping[str, int]) -> str:
 
 
 def resumable_when(run: Mapping[str, Any]) -> str:
-    """`resumable`, with the time before which it would be in vain; in local time."""
+    """`resumable`, from the beginning if nothing was kept, and when: before a limit lifts it is in vain. Local time."""
+    lost = run.get("times", {}).get("started") is not None and not (run.get("snapshot") and run.get("session"))
+    return f"{_resumable_at(run)} from the beginning (no snapshot)" if lost else _resumable_at(run)
+
+
+def _resumable_at(run: Mapping[str, Any]) -> str:
     reset = run.get("reset_at")
     if reset is None:
         return "resumable"

@@ -45,6 +45,7 @@ class RunRecord:
     Attributes:
         id: Name of the run directory.
         attempt: Ordinal of this run among those of its rung, from 1.
+        agent_version: Version that the agent's entry pins; `cli_version` is what the CLI itself says, where it does.
         image: Id of the image the agent ran in; `task_image` that of the environment, where the checker runs.
         fence: `closed`, `open`, `sni` or `none` (no network at all).
         repository: Name of the copy that an ask looks at; None for a run of a task.
@@ -64,6 +65,7 @@ class RunRecord:
     attempt: int = 1
     agent: str = ""
     decoder: str | None = None
+    agent_version: str | None = None
     cli_version: str | None = None
     model: str | None = None
     model_used: str | None = None

@@ -282,6 +282,7 @@ def follow_up(project: Project, run: Path, question: str, *, rehearse: str | Non
     check_question(question)
     task, ask = as_it_is(project, run, record, question)
     choice = project.registry.validate_choice(record.agent, record.model, record.effort)
+    prepare.refuse_other_version(record, choice)
     settings = project.settings(task, record.stage if record.stage in project.stages else None)
     settings = replace(settings, internet=record.fence == "open")
     script = str(run / "rehearsal.toml") if record.rehearsal and rehearse is None else rehearse

@@ -91,6 +91,7 @@ def _begin(job: Job, engine: Engine, watch: Watch, stop: Stop) -> Attempt:
         attempt=earlier.record.attempt if earlier is not None else job.attempt,
         agent=choice.agent,
         decoder=entry.decoder if entry is not None else "text",
+        agent_version=entry.version if entry is not None else None,
         cli_version=entry.version if entry is not None else None,
         model=choice.model,
         unlisted=choice.unlisted,
@@ -135,7 +136,12 @@ def attempt_at(job: Job, engine: Engine, watch: Watch, stop: Stop, run: RunDir) 
         dir=run,
         log=Log(run.path),
         redactor=Redactor((*job.held.secrets, *(job.proxy.secrets if job.proxy is not None else ()))),
-        labels={"assay.run": record.id, "assay.project": str(job.project), "assay.owner": me()},
+        labels={
+            "assay.run": record.id,
+            "assay.attempt": str(record.attempt),
+            "assay.project": str(job.project),
+            "assay.owner": me(),
+        },
     )
 
 

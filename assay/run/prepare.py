@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -173,6 +174,22 @@ def build(engine: Engine, project: Project, job: Job, say: Say) -> Job:
     if job.ask is not None:
         ask.fill(engine, job.ask, environment.id, project.root, say)
     return replace(job, images=made if job.earlier is None else _same_images(engine, job.earlier.record, made))
+
+
+def refuse_other_version(record: RunRecord, choice: Choice) -> None:
+    """See that the CLI whose session is to be gone on with is the one that would be launched.
+
+    Raises:
+        UsageError: The registry pins another version now; says what to write.
+    """
+    was = record.agent_version or record.cli_version
+    if choice.entry is not None and was is not None and choice.entry.version != was:
+        msg = (
+            f"{record.id} cannot be resumed: agents.toml pins {choice.agent} {choice.entry.version} now, and the run "
+            f"was {was}: its session would be gone on with as if by the other; write version = {json.dumps(was)} below "
+            f"[agents.{choice.agent}] in the project's agents.toml, or run the task anew"
+        )
+        raise UsageError(msg)
 
 
 def _check_processors(engine: Engine, job: Job) -> None:

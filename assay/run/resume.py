@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -54,6 +55,7 @@ def check(
         msg = f"{record.id}: the task {task.path} has changed since: its verdict would be of another task; run it anew"
         raise UsageError(msg)
     choice = project.registry.validate_choice(record.agent, record.model, record.effort)
+    prepare.refuse_other_version(record, choice)
     script = run / "rehearsal.toml"
     job = prepare.check(project, task, choice, rehearse=str(script) if record.rehearsal else None, environ=environ)
     left = max(LEAST_SECONDS, (record.times.limit_seconds or job.settings.timeout) - (record.times.seconds or 0.0))
@@ -112,6 +114,23 @@ def _reason(run: Path, record: RunRecord, *, force: bool) -> str | None:
         at = record.reset_at.astimezone()
         shown = f"{at:%H:%M}" if at.date() == datetime.now().astimezone().date() else f"{at:%a %d %b %H:%M}"
         return f"its session limit lifts at {shown}; --force tries before"
+    return None
+
+
+def begins(run: Path, record: RunRecord) -> str | None:
+    """What to know of where a resumed run begins, if it is not where its agent stopped; else None.
+
+    Args:
+        run: The run that is to be gone on with.
+        record: Its record.
+    """
+    if record.times.started is None:
+        return None
+    if not (record.snapshot and record.session):
+        return f"no snapshot was kept of {record.id}: the agent begins anew, for what is left of the time limit"
+    with contextlib.suppress(ConfigError):
+        if record.resumed_from and read_record(run.parent / record.resumed_from).snapshot == record.snapshot:
+            return f"no snapshot was kept of {record.id}: the agent goes on from where that run began"
     return None
 
 

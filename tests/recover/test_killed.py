@@ -133,6 +133,10 @@ def test_an_agent_that_still_runs_is_followed_to_its_end(drip: MakeDrip) -> None
     running = here.start(*RUN)
     eventually(lambda: here.runs and (here.runs[0] / "events.jsonl").exists() and len(steps_of(here.runs[0])) > 4)
     kill(running)
+    for container in on_engine(here):
+        assert container["Labels"].keys() >= {"assay.run", "assay.attempt", "assay.project", "assay.owner"}
+    (agent,) = on_engine(here, role="agent")
+    assert (agent["Labels"]["assay.run"], agent["Labels"]["assay.attempt"]) == (here.runs[0].name, "1")
     here.run("ls").assert_code(0).assert_says("left behind")
     here.run("resume", "last").assert_refused("assay recover", "killed")
 

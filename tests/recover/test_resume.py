@@ -14,7 +14,7 @@ from assay.model.record import RunRecord, Times
 from assay.run.chain import total
 from tests.project import Project
 from tests.recover.conftest import MakeDrip
-from tests.recover.drip import RUN, assert_nothing_left, eventually, record, steps_of
+from tests.recover.drip import AGENT, RUN, assert_nothing_left, eventually, record, steps_of
 
 pytestmark = pytest.mark.docker
 
@@ -111,6 +111,23 @@ def test_refusals_say_why(drip: MakeDrip) -> None:
     here.run("resume", "last").assert_refused("DRIP_KEY")
     (here.root / "tasks/drip/prompt.md").write_text("Something else.\n")
     here.run("resume", "last").assert_refused("has changed since")
+
+
+@pytest.mark.timeout(120)
+def test_another_version_of_the_agent_is_refused_before_anything_is_built(drip: MakeDrip) -> None:
+    here = drip("steps=12\ndelay=0.1\n")
+    run = interrupted(here)
+    newer = AGENT.replace('version = "1"', 'version = "2"')
+    here.write({"agents.toml": newer})
+    refused = here.run("resume", "last").assert_refused(
+        "agents.toml pins drip 2 now, and the run was 1", 'version = "1"'
+    )
+    assert "building" not in refused.out + refused.err
+    assert here.runs == [run]
+    # As the message says: a project's own entry need not be whole.
+    here.write({"agents.toml": AGENT})
+    here.run("resume", "last", "-q").assert_code(0).assert_says("pass")
+    assert record(here.runs[1])["agent_version"] == record(run)["agent_version"] == "1"
 
 
 def test_figures_of_a_chain_add_up() -> None:
