@@ -73,7 +73,11 @@ class _Stream:
         yield from self.flush()
         facts = self.facts
         facts.terminal = string(record.get("status")) or "result"
-        facts.tokens = _tokens(obj(record.get("stats")))
+        stats = obj(record.get("stats"))
+        facts.tokens = _tokens(stats)
+        # The real name, also where an alias was asked for.
+        models = list(obj(stats.get("models")))
+        facts.model = models[0] if len(models) == 1 else facts.model
         error = obj(record.get("error"))
         facts.reason = string(error.get("message"))
         if facts.terminal == "success":

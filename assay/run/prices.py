@@ -6,6 +6,8 @@ from assay.model.outcome import Tokens
 from assay.model.registry import Agent
 
 PER = 1_000_000
+DECIMALS = 9
+"""A token of a cent a million is worth 1e-8 dollars; what is beyond comes from binary fractions."""
 
 
 def cost(entry: Agent, model: str, tokens: Tokens) -> float | None:
@@ -23,4 +25,4 @@ def cost(entry: Agent, model: str, tokens: Tokens) -> float | None:
         if price is None:
             return None
         total += used * price / PER
-    return total
+    return round(total, DECIMALS)
