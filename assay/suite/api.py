@@ -46,7 +46,11 @@ def run_suite(
     loaded = suite if isinstance(suite, Suite) else load_suite(suite)
     if loaded.checks:
         return run_checks(replace(loaded, server=_server(loaded, server, url)))
-    found = ObjectAgent(agent) if agent is not None else make_agent(loaded.agent or AgentSpec())
+    spec = loaded.agent or AgentSpec()
+    found = ObjectAgent(agent) if agent is not None else make_agent(spec)
+    if found is None and spec.only_cli:
+        msg = f"{loaded.file}: [agent] {spec.only_cli} is for `assay agent --suite {loaded.file}` alone; give agent="
+        raise UsageError(msg)
     if found is None:
         msg = f"{loaded.file}: which agent? Give agent=, or an [agent] table with an object, a command or a recording"
         raise UsageError(msg)

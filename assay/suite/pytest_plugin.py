@@ -1,7 +1,9 @@
 """Collects `*.assay.toml` and `*.assay.yaml` as pytest items, one for each check or case.
 
 A file's server is started once, when its first check runs. An item passes when its check scores in full. Where the
-suite's threshold is below 1, a partial score does not fail an item, and one more item compares the mean with it.
+suite's threshold is below 1, a partial score does not fail an item, and one more item compares the mean with it; with
+`on_error = "fail"` an error is a partial score too. The suite's timeout begins with the first item of its file. What
+only `assay agent` takes up, a kept run or a container, is skipped and says so.
 Fixtures for tests of one's own: `assay_server` and `assay_check`.
 """
 
@@ -41,6 +43,7 @@ class SuiteFile(pytest.File):
     suite: Suite
     _subject: Subject | None = None
     _agent: Agent | None = None
+    _end: float | None = None
 
     def collect(self) -> Iterator[pytest.Item]:
         """One item for each check or case, and one for a threshold below 1.
@@ -71,6 +74,23 @@ class SuiteFile(pytest.File):
             subject, self._subject = self._subject, None
             subject.drop()
 
+    @property
+    def end(self) -> float:
+        """Monotonic time at which the suite must be over, from when it is first asked for."""
+        if self._end is None:
+            self._end = time.monotonic() + self.suite.timeout
+        return self._end
+
+    def only_cli(self, index: int) -> str:
+        """Why a case is not for pytest; "" if it is."""
+        if self.suite.checks:
+            return ""
+        agent, judge = self.suite.agent, self.suite.cases[index].judge
+        what = f"[agent] {agent.only_cli}" if agent is not None and agent.only_cli else ""
+        if not what and judge is not None and judge.agent and not judge.command:
+            what = f'the judge agent = "{judge.agent}"'
+        return f"{what} is for `assay agent --suite {self.path.name}`" if what else ""
+
     def case(self, index: int) -> Case:
         """A check or case, made if it has not been made."""
         if index not in self.done:
@@ -81,12 +101,17 @@ class SuiteFile(pytest.File):
         from assay.model.errors import UsageError
         from assay.suite.mcp_runner import case_names, make_case
         from assay.suite.subject import Subject
+        from assay.suite.wire.faults import StartFault
 
         if not (self.suite.server.command or self.suite.server.url):
             msg = f"{self.path}: under pytest a suite needs a [server] table with a command or a url"
             raise UsageError(msg)
         if self._subject is None:
-            self._subject = Subject(self.suite.server, time.monotonic() + self.suite.timeout)
+            self._subject = Subject(self.suite.server, self.end)
+        try:
+            self._subject.session  # noqa: B018 - a server that does not start is no check's score
+        except StartFault as fault:
+            raise ScoreTooLow(fault.told()) from None
         name = case_names(self.suite.checks)[index]
         return make_case(self.suite, self.suite.checks[index], name, self._subject)
 
@@ -101,7 +126,7 @@ class SuiteFile(pytest.File):
         if self._agent is None:
             msg = f"{self.path}: under pytest a suite needs an [agent] table with an object, a command or a recording"
             raise UsageError(msg)
-        return run_case(self.suite, self.suite.cases[index], self._agent)
+        return run_case(self.suite, self.suite.cases[index], self._agent, end=self.end)
 
 
 class SuiteItem(pytest.Item):
@@ -121,10 +146,13 @@ class SuiteItem(pytest.Item):
 
         owner = self.parent
         assert isinstance(owner, SuiteFile)  # noqa: S101
+        if reason := owner.only_cli(self.index):
+            pytest.skip(reason)
         case = owner.case(self.index)
         if case.state is State.PASSED:
             return
-        if case.state is State.FAILED and owner.suite.threshold < 1:
+        counts = case.state is State.FAILED or owner.suite.errors_fail
+        if counts and owner.suite.threshold < 1:
             pytest.xfail(f"scored {float(case.value):.2f}; the suite's threshold decides")
         raise ScoreTooLow(case.told())
 
@@ -144,16 +172,24 @@ class ThresholdItem(pytest.Item):
         """Compare, after making whatever was not made yet.
 
         Raises:
-            ScoreTooLow: The mean is below the threshold.
+            ScoreTooLow: The mean is below the threshold, or lacks what could not be measured.
         """
-        from assay.model.score import mean
+        from assay.model.report import Report
+        from assay.model.score import State
 
         owner = self.parent
         assert isinstance(owner, SuiteFile)  # noqa: S101
-        count = len(owner.suite.checks or owner.suite.cases)
-        value = mean(owner.case(index).value for index in range(count))
-        if value < owner.suite.threshold:
-            msg = f"suite score {float(value):.2f} is below the threshold {float(owner.suite.threshold):.2f}"
+        suite = owner.suite
+        count = len(suite.checks or suite.cases)
+        if reason := next((told for index in range(count) if (told := owner.only_cli(index))), ""):
+            pytest.skip(reason)
+        cases = tuple(owner.case(index) for index in range(count))
+        report = Report(suite.name, suite.threshold, cases, errors_fail=suite.errors_fail)
+        if report.value < suite.threshold:
+            msg = f"suite score {float(report.value):.2f} is below the threshold {float(suite.threshold):.2f}"
+            raise ScoreTooLow(msg)
+        if not report.passed:
+            msg = f"not measured: {', '.join(case.name for case in cases if case.state is State.ERROR)}"
             raise ScoreTooLow(msg)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:

@@ -248,6 +248,8 @@ def test_from_python(suite_file: Write) -> None:
         library.run_suite(suite)
     with pytest.raises(UsageError, match="which agent"):
         library.run_suite(suite_file(RAG))
+    with pytest.raises(UsageError, match=r'\[agent\] run = "last" is for `assay agent'):
+        library.run_suite(suite_file("agent: {run: last}\n" + RAG))
     trajectory = library.Trajectory("RAG")
     assert library.run_suite(suite_file(RAG), agent=lambda _: trajectory).passed
 

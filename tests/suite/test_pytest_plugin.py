@@ -75,3 +75,63 @@ def test_fixtures(pytester: pytest.Pytester) -> None:
     result = lines(pytester, shlex.quote("-q"))
     result.assert_outcomes(passed=2, failed=1)
     assert "1/2 substrings present: not 'y'" in result.stdout.str()
+
+
+def test_what_only_the_command_line_takes_up_is_skipped(pytester: pytest.Pytester) -> None:
+    cases = "threshold: 0.5\ncases: [{name: a, input: hi, output_contains: [hi]"
+    Path("kept.assay.yaml").write_text(f"agent: {{run: last}}\n{cases}}}]\n")
+    Path("sealed.assay.yaml").write_text(f"agent: {{name: claude}}\n{cases}}}]\n")
+    Path("judged.assay.yaml").write_text(
+        f"agent: {{command: [cat]}}\n{cases}}}, {{name: b, input: hi, judge: {{agent: claude, rubric: polite}}}}]\n"
+    )
+    result = lines(pytester)
+    result.assert_outcomes(passed=1, skipped=6)
+    result.stdout.re_match_lines_random(
+        [
+            r'SKIPPED.*\[agent\] run = "last" is for `assay agent --suite kept\.assay\.yaml`',
+            r'SKIPPED.*\[agent\] name = "claude" is for `assay agent --suite sealed\.assay\.yaml`',
+            r'SKIPPED.*the judge agent = "claude" is for `assay agent --suite judged\.assay\.yaml`',
+        ]
+    )
+
+
+def test_the_suites_timeout_is_for_all_its_items(pytester: pytest.Pytester) -> None:
+    """The second case alone could be answered in time; there is none left."""
+    cases = "cases: [{name: a, input: '60'}, {name: b, input: '0'}]\n"
+    Path("slow.assay.yaml").write_text(f"timeout: 1s\nagent: {{command: [xargs, sleep]}}\n{cases}")
+    result = lines(pytester)
+    result.assert_outcomes(failed=2)
+    assert "did not end within" in result.stdout.str()
+    assert "not asked: the suite's 1 s were over" in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("on_error", "threshold", "outcomes"),
+    [
+        ("fail", 0.5, {"passed": 2, "xfailed": 1}),
+        ("fail", 0.6, {"passed": 1, "xfailed": 1, "failed": 1}),
+        ("fail", 1, {"passed": 1, "failed": 1}),
+        ("error", 0.5, {"passed": 1, "failed": 2}),
+    ],
+)
+def test_errors_count_as_the_suite_says(
+    pytester: pytest.Pytester, on_error: str, threshold: float, outcomes: dict[str, int]
+) -> None:
+    """As for `assay mcp`: exit 0, 1, 1, 3."""
+    Path("x.assay.yaml").write_text(
+        f"{SERVER}on_error: {on_error}\nthreshold: {threshold}\n"
+        "checks: [{name: good, type: tool_call, tool: a, expect: ok}, {name: gone, type: tool_call, tool: die}]\n"
+    )
+    result = lines(pytester)
+    result.assert_outcomes(**outcomes)
+    told = "not measured: gone" in result.stdout.str()
+    assert told is (on_error == "error")
+
+
+def test_a_server_that_does_not_start_is_never_a_score(pytester: pytest.Pytester) -> None:
+    Path("x.assay.yaml").write_text(
+        SERVER.replace("fine", "exit") + "on_error: fail\nthreshold: 0\nchecks: [{type: clean_stdout}]\n"
+    )
+    result = lines(pytester)
+    result.assert_outcomes(failed=2)
+    assert "the server exited with code 1" in result.stdout.str()

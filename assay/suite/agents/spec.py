@@ -48,6 +48,11 @@ class AgentSpec:
         """Which of `KINDS` are set."""
         return [kind for kind in KINDS if getattr(self, kind)]
 
+    @property
+    def only_cli(self) -> str:
+        """What of it only `assay agent` takes up, as in `run = "last"`: containers and kept runs; "" if nothing."""
+        return next((f'{kind} = "{value}"' for kind in ("name", "run") if (value := getattr(self, kind))), "")
+
 
 def read_agent(suite: Table) -> AgentSpec:
     """The `agent` table of a suite."""
