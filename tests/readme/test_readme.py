@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,15 +12,22 @@ from pathlib import Path
 import pytest
 
 from tests.project import REPOSITORY, Project
+from tests.suite.servers import TIME, time_server
 
+MCP = "Test an MCP server in two minutes"
 README = (REPOSITORY / "README.md").read_text("utf-8")
 NEEDS_CREDENTIAL = "needs a credential"
 NOT_RESUMABLE = "anything else is refused"
 
 
-def commands() -> list[str]:
+def part(title: str) -> str:
+    """What stands below a heading."""
+    return README.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def commands(text: str = README.replace(part(MCP), "")) -> list[str]:
     """Lines after `$ ` of every console block."""
-    blocks = re.findall(r"^```console\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     return [line.removeprefix("$ ") for block in blocks for line in block.splitlines() if line.startswith("$ ")]
 
 
@@ -53,6 +61,21 @@ def test_every_command_does_what_is_said(project: Callable[..., Project]) -> Non
         if NEEDS_CREDENTIAL in said:
             outcome.assert_says("no credential found", "CLAUDE_CODE_OAUTH_TOKEN")
     assert here.root != folder
+
+
+@pytest.mark.timeout(900)
+def test_an_mcp_server_is_tested(project: Callable[..., Project], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The suite and the command are taken from the page, and the server from where the page has it installed."""
+    page = part(MCP)
+    suite = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0]
+    install, line = commands(page)
+    assert install == f"pip install {TIME.partition('==')[0]}"
+    monkeypatch.setenv("PATH", f"{Path(time_server()[0]).parent}:{os.environ['PATH']}")
+    here = project({"time.toml": suite})
+    assert shlex.split(line)[0] == "assay"
+    here.run(*shlex.split(line)[1:], timeout=120).assert_code(0).assert_says("3/3 assertions passed", "PASS")
+    here.write({"time.toml": suite.replace("T21:", "T22:")})
+    here.run(*shlex.split(line)[1:], timeout=120).assert_code(1).assert_says("does not contain 'T22:00:00+09:00'")
 
 
 def test_links_lead_somewhere() -> None:

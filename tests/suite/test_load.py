@@ -58,6 +58,12 @@ REFUSED: dict[str, tuple[str, str]] = {
     "unset variable": (CHECK + "server: {headers: {A: '${NOT_SET_HERE}'}}\n", "the variable NOT_SET_HERE is not set"),
     "bad capability": (CHECK + "server: {capabilities: [rots]}\n", "did you mean 'roots'"),
     "case pattern": ("cases: [{input: a, output_regex: ['(']}]\n", "is no regular expression"),
+    "case argument pattern": (
+        "cases: [{input: a, calls: [{tool: t, args: {q: '['}, args_match: regex}]}]\n",
+        "no regular",
+    ),
+    "empty pattern": ("checks: [{type: tool_call, tool: a, result_regex: ['']}]\n", "asserts nothing"),
+    "case empty pattern": ("cases: [{input: a, output_regex: ['']}]\n", "asserts nothing"),
     "case order": ("cases: [{input: a, order: exact}]\n", "asserts nothing"),
     "case scope": ("cases: [{input: a, scope: root}]\n", "nothing here looks at calls"),
     "case arguments": ("cases: [{input: a, calls: [{tool: t, args_match: exact}]}]\n", "no args are given"),
