@@ -45,6 +45,7 @@ def _job(project: Project, job: Job) -> dict[str, Any]:
         "connects_to": ["the internet"] if settings.internet else [] if job.script is not None else hosts,
         "proxy": job.proxy.shown if job.proxy is not None else None,
         "credentials": [] if job.script is not None else job.held.names,
+        "cost_known": job.choice.cost_known,
         "ca_bundle": str(project.ca_bundle) if project.ca_bundle is not None else None,
     }
 
@@ -56,6 +57,7 @@ def _reaches(row: dict[str, Any]) -> str:
 
 
 def _lines(what: Climb, rows: list[dict[str, Any]]) -> list[str]:
+    from assay.commands.budget import unpriced
     from assay.model.units import show_duration
     from assay.terminal.tables import table
 
@@ -78,6 +80,8 @@ def _lines(what: Climb, rows: list[dict[str, Any]]) -> list[str]:
     total = plan.ladders * sum(rung.runs for rung in plan.rungs)
     several = "up to " if plan.stop_on_pass and total > 1 else ""
     budget = f"nothing new starts once ${plan.budget:g} are spent" if plan.budget is not None else "no ceiling"
+    if rungs := unpriced(what):
+        budget += f", or once a run of {', '.join(rungs)} has ended, whose cost will not be known"
     if all(row["rehearsal"] or not row["credentials"] for row in rows):
         budget = f"nothing is spent ({budget})" if plan.budget is not None else "nothing is spent"
     runs = "1 run" if total == 1 else f"{several}{total} runs, {plan.jobs} at once"

@@ -99,7 +99,9 @@ def _wanted(tasks: tuple[str, ...], given: dict[str, Any]) -> Any:
 
 
 def _warn(project: Project, what: Climb) -> None:
-    warnings = [*project.warnings, *(job.choice.warning for job in what.jobs.values())]
+    from assay.commands.budget import budget_warning
+
+    warnings = [*project.warnings, *(job.choice.warning for job in what.jobs.values()), budget_warning(what)]
     for warning in dict.fromkeys(warnings):
         if warning:
             click.echo(f"warning: {warning}", err=True)

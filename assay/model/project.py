@@ -48,7 +48,7 @@ class Defaults(Table):
     disk: Size = 2 * 1024**3
     """Bytes that a run may write, and the most that is collected of its working directory. Default: 2GiB."""
     internet: bool = False
-    """Whether runs reach the internet, not only their vendor's API."""
+    """Whether runs reach the internet, not only their vendor's API. An ask does, unless its own stage says no."""
     base_image: str = Field(default="debian:bookworm-slim", min_length=1)
     """Base of the default environment, which adds python3, pytest, git and curl; for tasks that bring none."""
     ca_bundle: str | None = None
@@ -244,9 +244,13 @@ class Project:
         origins: dict[str, Origin] = {}
         for key in ("timeout", "stall", "jobs", "cpus", "memory", "pids", "disk", "internet"):
             values[key], origins[key] = self._nearest(key, tables)
-        if stage is not None and stage.kind == "ask" and origins["internet"].source is Source.DEFAULT:
+        if stage is not None and stage.kind == "ask" and self._from_defaults(origins["internet"]):
             values["internet"], origins["internet"] = True, Origin(Source.DEFAULT, 'kind = "ask"')
         return Settings(**values, origins=origins)
+
+    def _from_defaults(self, origin: Origin) -> bool:
+        """Whether a value of `internet` is only what `[defaults]` says of every run, in its file or built in."""
+        return origin == self.origins["defaults.internet"] and origin.source in (Source.DEFAULT, Source.FILE)
 
     def _nearest(self, key: str, tables: list[tuple[Table, Origin]]) -> tuple[Any, Origin]:
         origin = self.origins[f"defaults.{key}"]

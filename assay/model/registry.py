@@ -171,6 +171,8 @@ class Agent(Table):
     """What the CLI uses when none is given, for display only."""
     default_model: str | None = None
     """Used when a command names none."""
+    states_cost: bool = False
+    """Whether the CLI says what a run cost. Where it does not, only the prices of a model tell."""
     web_tools: list[str] = []
     """Names of tools that must not be offered while the run has no internet."""
     install: Install
@@ -283,6 +285,14 @@ class Choice:
             return []
         known = self.entry.models.get(self.model or "")
         return [] if known is not None and known.effort_in_name else self.entry.launch.effort
+
+    @property
+    def cost_known(self) -> bool:
+        """Whether it will be known what a run cost: from the CLI, or by list price; a built-in agent costs nothing."""
+        if self.entry is None or self.entry.states_cost:
+            return True
+        known = self.entry.models.get(self.model or "")
+        return {"input", "cached", "output"} <= set((known and known.usd_per_mtok) or {})
 
     @property
     def label(self) -> str:

@@ -107,8 +107,9 @@ def _proxy(environ: Mapping[str, str], hosts: list[str], *, internet: bool) -> P
     found = proxy.chosen(environ, hosts)
     if found is not None and internet:
         msg = (
-            f"{found.variable}: with internet = true a run connects directly, and goes through no proxy; run without "
-            "internet, or put the agent's hosts into NO_PROXY if they can be reached directly"
+            f"{found.variable}: with internet = true, as in every ask unless its stage says no, a run connects "
+            "directly and goes through no proxy; write internet = false in the stage or say ASSAY_INTERNET=false, or "
+            "put the agent's hosts into NO_PROXY if they can be reached directly"
         )
         raise UsageError(msg)
     return found

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from assay.model.errors import AssayError, CredentialMissing, UsageError
+from assay.model.layers import Source
 from assay.model.project import Project, Settings
 from assay.model.registry import BUILT_IN, Choice
 from assay.model.task import Task
@@ -168,4 +169,5 @@ def _job(project: Project, wanted: Wanted, stage: str | None, candidate: _Candid
 def _settings(project: Project, stage: str | None, rung: int | None) -> Settings:
     """What an ask is held to; outside any stage it reaches the internet, as one without a word in a stage does."""
     settings = project.settings(None, stage, rung)
-    return settings if stage is not None else replace(settings, internet=True)
+    told = settings.origins["internet"].source in (Source.FLAG, Source.ENVIRONMENT)
+    return settings if stage is not None or told else replace(settings, internet=True)

@@ -8,13 +8,16 @@ import shutil
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from assay.decoders import names
+from assay.decoders import get, names
+from assay.model.events import Facts
 from assay.model.project import find_project
 from assay.model.registry import Agent, ChoiceError, load_registry
 from assay.run.launch import fill
+from tests.decoders.facts_table import STREAMS
 
 REGISTRY = load_registry()
 ENTRIES = REGISTRY.agents
@@ -45,6 +48,27 @@ def test_all_six_clis_are_there() -> None:
 
 def test_the_decoder_is_there(entry: Agent) -> None:
     assert entry.decoder in names()
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_whether_a_cli_states_its_cost_is_what_recordings_say(name: str) -> None:
+    """opencode's were made with prices in its configuration; with none, as in the entry, it says 0."""
+    stated = {
+        spent(ENTRIES[name].decoder, file) is not None
+        for file in (STREAMS / {"agy": "antigravity"}.get(name, name)).glob("*.jsonl")
+    }
+    assert ENTRIES[name].states_cost == (True in stated and name != "opencode")
+    assert '"cost"' not in str(ENTRIES[name].launch.files)
+
+
+def spent(decoder: str, recording: Path) -> float | None:
+    """What a recorded stream says that the run cost."""
+    decoding = get(decoder).decode(recording.read_bytes().splitlines(keepends=True))
+    try:
+        while True:
+            next(decoding)
+    except StopIteration as end:
+        return cast("Facts", end.value).cost_usd
 
 
 def test_no_launch_line_holds_the_prompt_itself(entry: Agent) -> None:

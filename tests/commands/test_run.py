@@ -127,6 +127,28 @@ def test_a_dry_run_says_what_would_run_and_asks_no_engine(project: MakeProject) 
     assert here.runs == []
 
 
+def test_a_budget_that_cannot_be_kept_is_told_before_anything_starts(project: MakeProject) -> None:
+    """One of its CLIs states no cost and has no price: the ladder would stop for good after its first run."""
+    rungs = "[{ agent = 'nop' }, { agent = 'codex', model = 'gpt-5.5' }, { agent = 'claude' }]"
+    here = project({**TASK, "assay.toml": f"[stage.x]\nbudget_usd = 5\nrungs = {rungs}"})
+    env = {**NO_ENGINE, "ANTHROPIC_API_KEY": "dummy-0123456789", "CODEX_API_KEY": "dummy-9876543210"}
+    stage = ("run", "tasks/t", "--stage", "x")
+    warned = ("warning: budget_usd: the CLI of rung 2 (codex gpt-5.5) states no cost", "usd_per_mtok")
+    here.run(*stage, env=env).assert_code(2).assert_says(*warned, "no Docker Engine")
+    planned = here.run(*stage, "--dry-run", env=env).assert_code(0).assert_says(*warned)
+    assert "$5 are spent, or once a run of rung 2 (codex gpt-5.5) has ended" in planned.out
+    plan = here.run(*stage, "--dry-run", "--json", env=env).json()
+    assert [rung["cost_known"] for rung in plan["rungs"]] == [True, False, True]
+
+    prices = "usd_per_mtok = { input = 1.25, cached = 0.125, output = 10.0 }"
+    here.write({"agents.toml": f'[agents.codex.models]\n"gpt-5.5" = {{ {prices} }}\n'})
+    planned = here.run(*stage, "--dry-run", env=env).assert_code(0)
+    assert planned.err == ""
+    assert "nothing new starts once $5 are spent\n" in planned.out
+    here.write({"agents.toml": "", "assay.toml": f"[stage.x]\nrungs = {rungs}"})
+    assert here.run(*stage, "--dry-run", env=env).assert_code(0).err == ""
+
+
 # -- one agent ------------------------------------------------------------------------------------------------------
 
 

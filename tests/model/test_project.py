@@ -207,8 +207,19 @@ def test_an_ask_stage_has_the_internet_unless_told(root: Path) -> None:
     (root / "assay.toml").write_text(stage)
     assert load(root).settings(None, "ask").internet
     assert not load(root, flags={"internet": False}).settings(None, "ask").internet
+    assert not load(root, ASSAY_INTERNET="false").settings(None, "ask").internet
+    (root / "assay.toml").write_text(f"[defaults]\ninternet = false\n{stage}")
+    assert load(root).settings(None, "ask").internet, "what holds for every run is nothing that was said of asks"
+    assert not load(root).settings().internet
     (root / "assay.toml").write_text(stage.replace("kind", "internet = false\nkind"))
     assert not load(root).settings(None, "ask").internet
+
+
+def test_a_new_project_asks_with_the_internet() -> None:
+    for file in (REPOSITORY / "assay.toml", REPOSITORY / "assay/commands/init_files/assay.toml"):
+        project = load(file.parent)
+        assert project.settings(None, "ask").internet
+        assert not project.settings(None, "prune", 1).internet
 
 
 def test_the_ca_bundle_is_found_from_where_it_was_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

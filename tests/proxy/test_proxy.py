@@ -206,3 +206,33 @@ def test_the_command_refuses_what_cannot_be(project: MakeProject) -> None:
     local.assert_refused("HTTPS_PROXY", "this machine itself", "use its address")
     corporate = {**token, "HTTPS_PROXY": "http://10.0.0.1:3128"}
     here.run(*run, "--internet", env=corporate).assert_refused("HTTPS_PROXY", "internet = true", "NO_PROXY")
+    ask = ("ask", "--agent", "shelly", "--repo", "tasks", "Eh?")
+    here.run(*ask, env=corporate).assert_refused("HTTPS_PROXY", "internet = false in the stage", "ASSAY_INTERNET=false")
+    here.run(*ask, "--dry-run", env={**corporate, "ASSAY_INTERNET": "false"}).assert_code(0).assert_says(
+        "connects to  api.vendor.test", "through      10.0.0.1:3128 (HTTPS_PROXY)"
+    )
+
+
+@pytest.mark.docker
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("way_in", ["stage", "environment"])
+def test_an_ask_without_internet_goes_through_the_proxy(project: MakeProject, network: Network, way_in: str) -> None:
+    agent = AGENT.replace("hosts = []", 'hosts = ["api.vendor.test"]').replace(
+        'session = "given"', 'session = "given"\nca_env = ["CURL_CA_BUNDLE"]'
+    )
+    stage = '[stage.ask]\nkind = "ask"\ninternet = false\nrungs = [{ agent = "shelly" }]\n'
+    here = project(
+        {
+            "agents.toml": agent,
+            "assay.toml": f'[defaults]\nca_bundle = "ca.pem"\n{stage if way_in == "stage" else ""}',
+            "ca.pem": network.ca,
+            "repository/file": "x",
+        }
+    )
+    quoted = PASSWORD.replace("@", "%40")
+    env = {"HTTPS_PROXY": f"http://user:{quoted}@{network.address}:3128", "SHELLY_TOKEN": "token-0123456789"}
+    env |= {"ASSAY_INTERNET": "false"} if way_in == "environment" else {}
+    question = "curl -sS -m 20 https://api.vendor.test/ | head -c 26; exit"
+    here.run("ask", "--agent", "shelly", "--repo", "repository", question, env=env, timeout=200).assert_code(0)
+    assert "hello from api.vendor.test" in (here.runs[0] / "answer.md").read_text()
+    assert set(network.asked()) == {"CONNECT api.vendor.test:443 HTTP/1.1 allowed"}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from assay.model.events import Progress, Text, ToolCall
 from assay.model.outcome import Ending, Tokens
 from assay.terminal.board import board
-from assay.terminal.live import Live
+from assay.terminal.live import CLEAR_ROW, Live
 from assay.terminal.sanitise import width
 from tests.terminal.test_live import Screen, terminal_environment
 
@@ -90,6 +90,62 @@ def test_lines_scroll_above_and_the_table_is_gone_at_the_end() -> None:
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert "RUN    AGENT  MODEL  EFFORT  TIME  LAST" in plain
     assert "prune · rung 1 of 2" in plain
+
+
+class Reflowing:
+    """A terminal that breaks its lines anew when its width changes; the cursor is at the end of the last line."""
+
+    def __init__(self, columns: int) -> None:
+        self.columns, self.lines = columns, [""]
+
+    def _rows(self, line: str) -> int:
+        return max(1, -(-len(line) // self.columns))
+
+    def _erase(self, up: int) -> None:
+        """Everything from the beginning of the row so many rows above the cursor's."""
+        left = sum(map(self._rows, self.lines)) - 1 - up
+        for n, line in enumerate(self.lines):
+            if left < self._rows(line):
+                self.lines = [*self.lines[:n], line[: left * self.columns]]
+                return
+            left -= self._rows(line)
+
+    def write(self, text: str) -> None:
+        """Take what a program writes."""
+        up = 0
+        for part in re.split(r"(\r\n|\r|\x1b\[[0-9;]*[A-Za-z]|\x1b\]columns=\d+\x07)", text):
+            if part == "\r\n":
+                self.lines.append("")
+            elif part.startswith("\x1b]"):
+                self.columns = int(part[10:-1])
+            elif part.startswith("\x1b[") and part.endswith("A"):
+                up = int(part[2:-1])
+            elif part in ("\x1b[J", CLEAR_ROW.lstrip("\r")):
+                self._erase(up)
+                up = 0
+            elif not part.startswith("\x1b") and part != "\r":
+                assert len(part) < self.columns or part.startswith("word"), part
+                self.lines[-1] += part
+
+
+def test_a_window_that_changes_its_width_keeps_nothing_of_the_table() -> None:
+    """Rows that were drawn for another width lie broken in the new one, and go all the same."""
+    widths = (40, 120, 15, 80)
+    screen, terminal = Screen(100), Reflowing(100)
+    live = Live(screen.out, labels=True, color=False)
+    for run in ("1.1 a", "1.2 b", "1.3 c"):
+        live.start(run, run, ("agent", "a-model-with-a-name", "high"))
+    live.ladder("prune · rung 1 of 2 · 3 at work · 0 done · 0 passed · $0.0123")
+    live.event("1.1 a", Text("word 0"))
+    screen.wait_for("prune")
+    for n, columns in enumerate(widths, 1):
+        with live._lock:
+            screen.resize(columns)
+        live.event("1.1 a", Text(f"word {n}"))
+        screen.wait_for("prune")
+    live.close()
+    terminal.write(screen.text())
+    assert [line.partition("│ ")[2] for line in terminal.lines] == [*(f"word {n}" for n in range(5)), ""]
 
 
 @pytest.mark.parametrize("columns", [1, 20, 40, 100])

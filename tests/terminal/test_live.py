@@ -30,6 +30,7 @@ class Screen:
         ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         self.out = os.fdopen(slave, "w", encoding="utf-8", newline="")
         self._written: list[bytes] = []
+        self._mark: str | None = None
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -39,6 +40,24 @@ class Screen:
                 self._written.append(data)
         except OSError:
             pass
+
+    def resize(self, columns: int) -> None:
+        """Another width from here on; a mark in what was written says so."""
+        ioctl(self.out.fileno(), termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        self._mark = f"\x1b]columns={columns}\x07"
+        self.out.write(self._mark)
+        self.out.flush()
+
+    def wait_for(self, words: str, seconds: float = 20) -> None:
+        """Until these words were written since the last resize."""
+        until = time.monotonic() + seconds
+        while words not in self._since_resize():
+            assert time.monotonic() < until, f"{words!r} was not written"
+            time.sleep(0.01)
+
+    def _since_resize(self) -> str:
+        text = b"".join(self._written).decode("utf-8", "ignore")
+        return text if self._mark is None else "".join(text.rsplit(self._mark, 1)[1:])
 
     def text(self) -> str:
         """All that was written; closes the terminal."""
