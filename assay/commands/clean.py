@@ -4,33 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+
+from assay.commands.clean_images import Needed, Thing, built, copies, needed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.sandbox.engine import Engine
-
-
-@dataclass(frozen=True)
-class Thing:
-    """Something of ours on the engine.
-
-    Attributes:
-        kind: `container`, `image` or `volume`.
-        name: For a reader.
-        why: Why it may go, or must stay.
-        goes: Whether it is to be removed.
-    """
-
-    kind: str
-    id: str
-    name: str
-    why: str
-    goes: bool
 
 
 EXAMPLES = """\b
@@ -39,7 +22,7 @@ Examples:
   assay clean
   assay clean --snapshots                  what assay resume could still go on from, of this project
   assay clean --snapshots --all-projects   of every project on this engine
-  assay clean --images                     everything that can be built or copied again
+  assay clean --images                     what can be built or copied again and no run still needs
 
 \b
 Containers of ended runs and snapshots that no run can go on from are removed whatever their project."""
@@ -55,7 +38,7 @@ Containers of ended runs and snapshots that no run can go on from are removed wh
 @click.option(
     "--images",
     is_flag=True,
-    help="Also images that were built and copies of repositories; the next run makes what it needs.",
+    help="Also images that were built and copies of repositories, unless a run still needs them.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def command(dry_run: bool, force: bool, snapshots: bool, all_projects: bool, images: bool, as_json: bool) -> int:
@@ -64,6 +47,7 @@ def command(dry_run: bool, force: bool, snapshots: bool, all_projects: bool, ima
     Only what carries our label, and only where the assay that made it has ended. Never a run's directory.
     """
     from assay.model.errors import EngineError, UsageError
+    from assay.model.place import find_root
     from assay.sandbox.engine import Engine
     from assay.terminal.sanitise import one_line
 
@@ -83,10 +67,11 @@ def command(dry_run: bool, force: bool, snapshots: bool, all_projects: bool, ima
                 said, failed = f"could not remove ({error})", failed + 1
         _tell(thing, one_line(said), as_json)
     # After the containers, which hold images and volumes; one that is still held is no failure.
-    held = [*_copies(engine, images), *(_built(engine) if images else ())]
+    need = needed(engine, find_root(), force=force, snapshots=snapshots) if images else Needed()
+    held = [*copies(engine, need, every=images), *(built(engine, need) if images else ())]
     for thing in held:
-        said = verb
-        if not dry_run:
+        said = verb if thing.goes else "left"
+        if thing.goes and not dry_run:
             try:
                 _remove(engine, thing)
             except EngineError as error:
@@ -172,42 +157,6 @@ def _snapshots(engine: Engine, *, wanted: bool, everywhere: bool) -> Iterator[Th
                 yield Thing("image", one.id, f"snapshot of {one.run}", why, goes=True)
             else:
                 yield Thing("image", one.id, f"snapshot of {one.run}", f"{why}; {option} removes it", goes=False)
-
-
-def _built(engine: Engine) -> Iterator[Thing]:
-    """Every image that can be built again, and what builds left that were cut short."""
-    for found in _images(engine, "assay.title"):
-        labels = found.get("Labels") or {}
-        if "assay.snapshot" in labels:
-            continue
-        tags = [tag for tag in found.get("RepoTags") or [] if tag != "<none>:<none>"]
-        for tag in tags:
-            yield Thing("image", tag, tag, f"can be built again ({labels['assay.title']})", goes=True)
-        if not tags:
-            yield Thing("image", found["Id"], found["Id"][7:19], "left by a build", goes=True)
-
-
-def _copies(engine: Engine, every: bool) -> Iterator[Thing]:
-    """Copies of repositories that were asked about: those whose folder is gone, or all."""
-    from pathlib import Path
-
-    from assay.run.owner import alive
-    from assay.sandbox.volumes import listed
-
-    for found in listed(engine, "assay.repository"):
-        labels = found.get("Labels") or {}
-        root, here = labels.get("assay.root", ""), alive(labels.get("assay.owner", "")) is not None
-        if every or (here and not Path(root).is_dir()):
-            why = f"a copy of {root}" + ("" if every else ", which is gone")
-            yield Thing("volume", found["Name"], found["Name"], why, goes=True)
-
-
-def _images(engine: Engine, label: str) -> list[dict[str, Any]]:
-    from assay.sandbox.build import engine_words
-
-    with engine_words("list images"):
-        found: list[dict[str, Any]] = engine.api.images(filters={"label": ["assay", label]})
-    return found
 
 
 def _remove(engine: Engine, thing: Thing) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.commands.clean import _containers
+from assay.commands.clean import _containers, _remove
+from assay.commands.clean_images import Needed, built, needed
 from assay.run.owner import me
 from assay.sandbox.engine import Engine, Spec
 from assay.sandbox.images import Builder
@@ -186,6 +187,73 @@ def test_clean_removes_a_snapshot_whose_run_is_gone(
         engine.api.remove_image(ids["open"], force=True)
 
 
-def test_clean_of_images_says_what_can_be_built_again(project: MakeProject) -> None:
-    outcome = project().run("clean", "--images", "--dry-run").assert_code(0)
-    outcome.assert_says("would remove image assay-env:", "can be built again (environment)")
+NEEDS = """id = "{id}"
+state = "{state}"
+task = "t"
+agent = "nop"
+owner = "{owner}"
+resumable = {resumable}
+checker_image = "{image}"
+{more}
+[times]
+"""
+
+
+def test_clean_of_images_leaves_those_that_a_run_still_needs(
+    engine: Engine, project: MakeProject, leave: Callable[..., str]
+) -> None:
+    here, mark, container, ids = project(), f"assay-test-{uuid.uuid4().hex[:8]}", leave(), {}
+    dead = dead_owner()
+    runs = {
+        "open": ("running", "false", ""),
+        "unfinished": ("committed", "true", 'snapshot = "sha256:0"'),
+        "anew": ("committed", "true", ""),
+        "over": ("committed", "false", 'snapshot = "sha256:0"'),
+    }
+    for n, (name, (state, resumable, more)) in enumerate(runs.items()):
+        ids[name] = engine.commit(container, mark, name, {"assay.title": "test", "assay.test": name})
+        run = f"2026010{n + 1}T000000Z-t-nop-000{n}"
+        record = NEEDS.format(id=run, state=state, owner=dead, resumable=resumable, image=ids[name], more=more)
+        here.write({f"runs/{run}/run.toml": record})
+    try:
+        said = {}
+        for given in ({"force": False, "snapshots": False}, {"force": True, "snapshots": True}):
+            need = needed(engine, here.root, **given)
+            need.busy = ""  # other tests are at work on this engine
+            said[given["force"]] = {thing.id: thing for thing in built(engine, need) if thing.name.startswith(mark)}
+        assert {name.partition(":")[2] for name, thing in said[False].items() if thing.goes} == {"anew", "over"}
+        assert "20260101T000000Z-t-nop-0000 is not over" in said[False][f"{mark}:open"].why
+        assert "can be gone on with" in said[False][f"{mark}:unfinished"].why
+        assert all(thing.goes for thing in said[True].values())
+        for thing in said[False].values():
+            if thing.goes:
+                _remove(engine, thing)
+        assert {name for name, image in ids.items() if engine.image(image) is not None} == {"open", "unfinished"}
+    finally:
+        for image in ids.values():
+            if engine.image(image) is not None:
+                engine.api.remove_image(image, force=True)
+
+
+def test_clean_of_images_leaves_all_while_an_assay_is_at_work(
+    engine: Engine, project: MakeProject, leave: Callable[..., str]
+) -> None:
+    """Images that it has made ready for runs that are to come are in no record yet."""
+    here, mark = project(), f"assay-test-{uuid.uuid4().hex[:8]}"
+    image = engine.commit(leave(), mark, "1", {"assay.title": "test"})
+    try:
+        leave(owner=me(), project=str(here.root), run="a")
+        lines = here.run("clean", "--images", "--dry-run", "--json").assert_code(0).json_lines()
+    finally:
+        engine.api.remove_image(image, force=True)
+    said = {line["name"]: line for line in lines if line["kind"] == "image"}
+    assert said[f"{mark}:1"]["what"] == "left"
+    assert "an assay is at work that may need it" in said[f"{mark}:1"]["why"]
+    assert {line["what"] for name, line in said.items() if name.startswith("assay-env:")} == {"left"}
+
+
+def test_clean_of_images_says_what_can_be_built_again(engine: Engine) -> None:
+    found = {thing.name: thing for thing in built(engine, Needed())}
+    named = [thing for name, thing in found.items() if name.startswith("assay-env:")]
+    assert named
+    assert all(thing.goes and thing.why == "can be built again (environment)" for thing in named)
