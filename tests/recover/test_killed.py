@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import signal
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,17 +115,29 @@ def test_at_what_the_engine_is_asked_for(drip: MakeDrip) -> None:
     assert_recovered(here)
 
 
+def says_something_new(here: Project, before: set[Path]) -> bool:
+    return any(steps_of(run) for run in set(here.runs) - before)
+
+
 @pytest.mark.timeout(240)
 def test_at_random_moments(drip: MakeDrip) -> None:
     here = drip(SETTINGS)
     here.run(*RUN).assert_code(0)
     dice = random.Random(20261130)
-    for _ in range(2):
-        five = [(here.start(*RUN), dice.uniform(0.4, 3.5)) for _ in range(5)]
-        began = time.monotonic()
-        for running, moment in sorted(five, key=lambda pair: pair[1]):
-            time.sleep(max(0.0, began + moment - time.monotonic()))
-            kill(running)
+    five = [(here.start(*RUN), dice.uniform(0.4, 3.5)) for _ in range(5)]
+    began = time.monotonic()
+    for running, moment in sorted(five, key=lambda pair: pair[1]):
+        time.sleep(max(0.0, began + moment - time.monotonic()))
+        kill(running)
+    for _ in range(5):
+        before = set(here.runs)
+        running = here.start(*RUN)
+        eventually(partial(says_something_new, here, before))
+        time.sleep(dice.uniform(0, 0.6))
+        kill(running)
+    known = [record(run) for run in here.runs if (run / "run.toml").exists()]
+    cut = [one["id"] for one in known if one["times"].get("started") and one["state"] != "committed"]
+    assert len(cut) >= 3, "most of them were killed before the agent began or after it was through"
     assert_recovered(here)
 
 
@@ -216,6 +230,30 @@ def test_an_agent_whose_container_is_gone(drip: MakeDrip) -> None:
     here.run("recover", "-q").assert_code(3).assert_says("crashed", "is gone")
     assert_each_once(here.runs[0])
     assert record(here.runs[0])["state"] == "committed"
+
+
+@pytest.mark.timeout(90)
+def test_a_reboot_of_the_engines_host(drip: MakeDrip) -> None:
+    """Everything is killed at once; the containers are still there when the engine is back."""
+    here = drip("steps=300\ndelay=0.1\n")
+    running = here.start(*RUN)
+    eventually(lambda: here.runs and (here.runs[0] / "events.jsonl").exists() and len(steps_of(here.runs[0])) > 2)
+    kill(running)
+    api = docker.APIClient(version="auto", timeout=60)
+    for container in on_engine(here):
+        api.kill(container["Id"])
+    api.close()
+    here.run("recover", "-q").assert_code(4)
+    first = record(here.runs[0])
+    assert (first["state"], first["resumable"]) == ("committed", True)
+    assert first["snapshot"]
+    assert_each_once(here.runs[0])
+    assert_nothing_left(here)
+    again = here.start("resume", "last", "-q")
+    eventually(lambda: len(here.runs) == 2 and len(steps_of(here.runs[1])) > 1)
+    again.process.send_signal(signal.SIGINT)
+    again.finish().assert_code(130)
+    assert steps_of(here.runs[1])[0] == steps_of(here.runs[0])[-1] + 1
 
 
 @pytest.mark.timeout(90)

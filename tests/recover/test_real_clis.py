@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
+import time
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -155,6 +157,80 @@ def test_a_model_that_ends_its_own_cli(hello: Project, agent: str) -> None:
     assert known["ending"] == "crashed", known
     assert "SIGTERM" in known["reason"], known
     assert_nothing_left(hello)
+
+
+BUSY = (
+    "".join(
+        f"""
+[[turn]]
+text = "Step {n}."
+shell = "echo {n} >> steps.txt; sleep 0.7"
+usage = {{ input = 100, output = 10 }}
+"""
+        for n in range(5)
+    )
+    + """
+[[turn]]
+text = "I write it."
+shell = "printf 'Hello, world!\\n' > hello.txt"
+usage = { input = 100, output = 10 }
+
+[[turn]]
+text = "Done."
+usage = { input = 100, output = 10 }
+"""
+)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("agent", AGENTS)
+def test_cut_short_at_random_moments(hello: Project, agent: str) -> None:
+    """Two by Ctrl-C and two by kill -9; whatever they were at, each comes to a verdict and none is left over."""
+    hello.write({"busy.toml": BUSY})
+    dice = random.Random(f"20261130 {agent}")
+    for number in (signal.SIGINT, signal.SIGKILL):
+        two = [
+            hello.start("run", "tasks/hello", "--agent", agent, "--rehearse", "busy.toml", "-q", "--again")
+            for _ in range(2)
+        ]
+        eventually(lambda: sum(b"Step 0" in events(run) for run in unfinished(hello)) == 2, 100)
+        for running in two:
+            time.sleep(dice.uniform(0.1, 2))
+            running.signal(number)
+        for running in two:
+            running.process.wait(60)
+    hello.run("recover", "-q", timeout=120)
+    assert_nothing_left(hello)
+    first = hello.runs
+    assert len(first) == 4
+    for run in first:
+        known = record(run)
+        assert known["state"] == "committed"
+        assert known["ending"]
+        for line in events(run).splitlines():
+            json.loads(line)
+        if known["resumable"]:
+            hello.run("resume", known["id"], "-q", timeout=100).assert_code(0).assert_says("pass")
+    assert sum(record(run)["resumable"] for run in first) >= 2, "hardly any was cut short"
+    for run in hello.runs:
+        known = record(run)
+        assert known.get("verdict") == "pass" or (run / "resumed-by").exists(), known
+    assert_nothing_left(hello)
+
+
+def unfinished(project: Project) -> list[Path]:
+    born = [run for run in project.runs if (run / "run.toml").exists()]
+    return [run for run in born if record(run)["state"] != "committed"]
+
+
+@pytest.mark.timeout(150)
+def test_a_long_command_is_no_stall(hello: Project) -> None:
+    """Claude Code says every 30 s that its tool still runs, and only a CLI that says nothing has stalled."""
+    long = SLOW.replace("sleep 100", "sleep 50")
+    hello.write({"long.toml": long, "assay.toml": '[defaults]\nstall = "40s"\n'})
+    outcome = hello.run("run", "tasks/hello", "--agent", "claude", "--rehearse", "long.toml", "-q", timeout=140)
+    outcome.assert_code(0).assert_says("pass")
+    assert record(hello.runs[0])["times"]["seconds"] > 50
 
 
 def events(run: Path) -> bytes:
