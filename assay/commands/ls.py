@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from assay.commands import completion
+from assay.commands.selected import selected, selecting
 from assay.model.outcome import Ending, Verdict
 
 EXAMPLES = """\b
@@ -25,15 +25,7 @@ HEAD = ("RUN", "TASK", "STAGE", "AGENT", "MODEL", "EFFORT", "ENDING", "VERDICT",
 
 
 @click.command(epilog=EXAMPLES)
-@click.option(
-    "--task",
-    metavar="TASK",
-    shell_complete=completion.tasks,
-    multiple=True,
-    help="Only of this task: its name or its folder.",
-)
-@click.option("--stage", metavar="NAME", shell_complete=completion.stages, multiple=True, help="Only of this stage.")
-@click.option("--agent", metavar="NAME", shell_complete=completion.agents, multiple=True, help="Only of this agent.")
+@selecting
 @click.option(
     "--ending", multiple=True, type=click.Choice([str(ending) for ending in Ending]), help="Only with this ending."
 )
@@ -47,7 +39,6 @@ HEAD = ("RUN", "TASK", "STAGE", "AGENT", "MODEL", "EFFORT", "ENDING", "VERDICT",
 def command(last: int | None, *, snapshots: bool, ids: bool, as_json: bool, **filters: tuple[str, ...]) -> None:
     """List runs, oldest first; options of one kind widen, of several kinds narrow."""
     from assay.commands.hint import hint
-    from assay.commands.selected import selected
     from assay.model.place import find_root
 
     root = find_root()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.commands import completion
+from assay.commands.selected import selected, selecting
 
 if TYPE_CHECKING:
     from assay.model.report import Report
@@ -47,21 +47,12 @@ RIGHT = "PASSED UNMEASURED TIME TOKENS COST"
 
 
 @click.command(epilog=EXAMPLES)
-@click.option(
-    "--task",
-    metavar="TASK",
-    shell_complete=completion.tasks,
-    multiple=True,
-    help="Only of this task: its name or its folder.",
-)
-@click.option("--stage", metavar="NAME", shell_complete=completion.stages, multiple=True, help="Only of this stage.")
-@click.option("--agent", metavar="NAME", shell_complete=completion.agents, multiple=True, help="Only of this agent.")
+@selecting
 @click.option("--json", "as_json", is_flag=True, help="One JSON list.")
 @click.option("--markdown", is_flag=True, help="A Markdown table.")
 @click.option("--junit", metavar="FILE", type=click.Path(path_type=Path), help="Also write a JUnit file, a case a run.")
 def command(*, as_json: bool, markdown: bool, junit: Path | None, **filters: tuple[str, ...]) -> None:
     """Sum up kept runs: one row for each task, stage, agent, model and effort."""
-    from assay.commands.selected import selected
     from assay.model.place import find_root
     from assay.stage.statistics import groups
 

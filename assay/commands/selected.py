@@ -4,9 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import click
+
+from assay.commands import completion
 
 Run = Mapping[str, Any]
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def selecting(command: Command) -> Command:
+    """The options of a command that lists runs; what they hold is for `selected`."""
+    options = {
+        "--task": ("TASK", completion.tasks, "Only of this task: its name or its folder."),
+        "--stage": ("NAME", completion.stages, "Only of this stage."),
+        "--agent": ("NAME", completion.agents, "Only of this agent."),
+    }
+    for option, (metavar, known, words) in reversed(options.items()):
+        command = click.option(option, metavar=metavar, shell_complete=known, multiple=True, help=words)(command)
+    return command
 
 
 def selected(runs: Path, filters: Mapping[str, Iterable[str]]) -> Iterator[dict[str, Any]]:

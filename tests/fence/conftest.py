@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.run.launch import ROOT_CAPS
 from assay.sandbox import fence_image
 from assay.sandbox.base import BASE, ensure_image
 from assay.sandbox.build import build_once
@@ -26,21 +27,6 @@ HERE = Path(__file__).parent
 SLOT = "assay.test.slot"
 """Label of all that one slot's session makes; what a killed one left is taken away by the next."""
 
-ROOT_CAPS = (
-    "AUDIT_WRITE",
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "FOWNER",
-    "FSETID",
-    "KILL",
-    "MKNOD",
-    "NET_BIND_SERVICE",
-    "SETFCAP",
-    "SETGID",
-    "SETPCAP",
-    "SETUID",
-    "SYS_CHROOT",
-)
 ASLEEP = ("sleep", "600")
 
 

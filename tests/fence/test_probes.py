@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from assay.run.launch import ROOT_CAPS
 from assay.sandbox.fence import FenceReport
-from tests.fence.conftest import ROOT_CAPS, Lab
+from tests.fence.conftest import Lab
 from tests.fence.probes import PROBES, Probe
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(240)]

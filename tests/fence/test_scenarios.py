@@ -14,10 +14,11 @@ import docker.errors
 import pytest
 
 from assay.model.errors import EngineError
+from assay.run.launch import ROOT_CAPS
 from assay.sandbox.fence import AT_ONCE
 from assay.sandbox.rules import CLOSED, OPEN, SNI, Pin
 from assay.sandbox.seccomp import profile
-from tests.fence.conftest import ROOT_CAPS, Lab, tar
+from tests.fence.conftest import Lab, tar
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(120)]
 
