@@ -88,8 +88,14 @@ def _there(name: str) -> bool:
     cls=Door, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(__version__, prog_name="assay", message="%(prog)s %(version)s")
-def door() -> None:
+@click.pass_context
+def door(ctx: click.Context) -> None:
     """Put one task to coding agents, each sealed in its own container, and grade what they leave behind."""
+    # Here rather than in each command: before whatever it refuses, too.
+    if ctx.invoked_subcommand != "recover":
+        from assay.commands.hint import hint
+
+        hint()
 
 
 def main(argv: list[str] | None = None) -> None:

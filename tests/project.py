@@ -52,9 +52,12 @@ class Outcome:
         return self
 
     def assert_refused(self, *words: str) -> Outcome:
-        """Exit 2, nothing on standard output, one line on standard error that holds these words."""
+        """Exit 2, nothing on standard output, one line on standard error that holds these words.
+
+        A note on runs that were left behind may come before it.
+        """
         self.assert_code(2)
-        lines = [line for line in self.err.splitlines() if line.strip()]
+        lines = [line for line in self.err.splitlines() if line.strip() and not line.startswith("note: ")]
         assert len(lines) == 1, f"expected one line of error\n{self}"
         assert not self.out.strip(), f"expected no output\n{self}"
         for word in words:

@@ -38,12 +38,10 @@ HEAD = ("RUN", "TASK", "STAGE", "AGENT", "MODEL", "EFFORT", "ENDING", "VERDICT",
 @click.option("--json", "as_json", is_flag=True, help="One JSON list, each run with all that its record says.")
 def command(last: int | None, *, snapshots: bool, ids: bool, as_json: bool, **filters: tuple[str, ...]) -> None:
     """List runs, oldest first; options of one kind widen, of several kinds narrow."""
-    from assay.commands.hint import hint
     from assay.model.place import find_root
 
     root = find_root()
     runs = root / "runs"
-    hint(runs)
     if snapshots:
         _refuse_filters(ids=ids, last=last, filters=filters)
         _snapshots(root, as_json=as_json)

@@ -109,7 +109,6 @@ def _warn(project: Project, what: Climb) -> None:
 
 def carry_out(project: Project, what: Climb, given: dict[str, Any]) -> int:
     """Climb, show it as it goes, sum it up; the exit code."""
-    from assay.commands.hint import hint
     from assay.commands.output import json_line, tell
     from assay.commands.stopping import stop_on_signals
     from assay.commands.summary import Prices, summary_json, summary_lines
@@ -121,7 +120,6 @@ def carry_out(project: Project, what: Climb, given: dict[str, Any]) -> int:
     from assay.stage.executor import LocalExecutor
 
     refuse_unwritable(project.runs)
-    hint(project.runs)
     engine = Engine.connect()
     kept = list(all_runs(project.runs)) if what.stage is not None else []
     earlier = Earlier([] if given["again"] else kept, what.stage)

@@ -33,12 +33,10 @@ def command(run: str, parts: tuple[str, ...], *, as_json: bool) -> None:
 
     Nothing that came out of a container acts on the terminal.
     """
-    from assay.commands.hint import hint
     from assay.model.place import find_root
     from assay.run.record import find_run, latest_verdict, read_record
 
     path = find_run(find_root() / "runs", run)
-    hint(path.parent)
     record = latest_verdict(read_record(path), path)
     if as_json:
         from assay.commands.output import json_text

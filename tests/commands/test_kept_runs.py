@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import tomli_w
 
+from assay.cli import COMMANDS
 from assay.model.outcome import Ending, Verdict
 from assay.model.record import RunRecord, State
 from assay.run.record import INDEX, append_index, index_line
@@ -76,6 +77,29 @@ def test_a_run_under_way_and_one_left_behind(project: MakeProject) -> None:
     working, left = here.run("ls").out.splitlines()[1:]
     assert "running…" in working
     assert "left behind (assay recover)" in left
+
+
+def test_every_command_says_that_a_run_was_left_behind(project: MakeProject) -> None:
+    """Before anything it does or refuses, on standard error; nothing is touched."""
+    from assay.run.owner import me
+
+    here = project({"tasks/t/prompt.md": "-"})
+    run = keep(here.root, 0)
+    record = {**run.record.to_toml(), "state": "running", "owner": me().replace(":", ":9", 1)}
+    del record["ending"], record["verdict"]
+    (run.path / "run.toml").write_text(tomli_w.dumps(record))
+    (run.path / ".lock").touch()
+    (here.root / "runs" / INDEX).unlink()
+    before = (run.path / "run.toml").read_bytes()
+    unusable = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
+    for name in COMMANDS:
+        arguments = ["tasks/t", "--agent", "nop"] if name == "run" else []
+        said = here.run(name, *arguments, env=unusable).err
+        assert said.count("left behind by an assay that was killed; `assay recover`") == (name != "recover"), name
+    for refused in (("resume", "last"), ("grade", "last"), ("run", "tasks/none", "--agent", "nop"), ("ls", "--lost")):
+        assert here.run(*refused, env=unusable).assert_code(2).err.startswith("note: run "), refused
+    assert (run.path / "run.toml").read_bytes() == before
+    assert here.run("ls", "--json", env=unusable).json()[0]["state"] == "running"
 
 
 def test_an_index_that_is_missing_torn_or_stale_is_made_good(project: MakeProject) -> None:
