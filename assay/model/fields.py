@@ -12,12 +12,18 @@ _NAME = r"^[a-z0-9][a-z0-9._-]*$"
 _ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _ENV_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*\*?$"
 _HOST = r"^[A-Za-z0-9.-]+$"
+_HEADER = r"^[a-z][a-z0-9-]*$"
+_PATH = r"^/[A-Za-z0-9._~/-]*$"
+_WORD = r"^[A-Za-z0-9_-]*$"
 
 IN_WORDS = {
     _NAME: "lower-case letters, digits, '.', '_' and '-'",
     _ENV_NAME: "letters, digits and '_', as a variable's name",
     _ENV_PATTERN: "letters, digits and '_', as a variable's name, with '*' at the end for a prefix",
     _HOST: "letters, digits, '.' and '-', as a host's name",
+    _HEADER: "lower-case letters, digits and '-', as a header's name",
+    _PATH: "'/', then letters, digits, '.', '_', '~', '-' and '/', as a URL's path",
+    _WORD: "letters, digits, '_' and '-'",
 }
 """What each pattern allows, for people."""
 
@@ -25,6 +31,9 @@ Name = Annotated[str, StringConstraints(pattern=_NAME)]
 EnvName = Annotated[str, StringConstraints(pattern=_ENV_NAME)]
 EnvPattern = Annotated[str, StringConstraints(pattern=_ENV_PATTERN)]
 Host = Annotated[str, StringConstraints(pattern=_HOST)]
+HeaderName = Annotated[str, StringConstraints(pattern=_HEADER)]
+UrlPath = Annotated[str, StringConstraints(pattern=_PATH)]
+Word = Annotated[str, StringConstraints(pattern=_WORD)]
 
 _NUMBER: dict[str, Any] = {"type": "number", "exclusiveMinimum": 0}
 _COUNT: dict[str, Any] = {"type": "integer", "exclusiveMinimum": 0}

@@ -123,14 +123,17 @@ class Fence(Table):
 
     backend: Literal["auto", "nft", "legacy"] = "auto"
     """Which iptables sets the rules; `auto` takes nft where the kernel has it."""
-    mode: Literal["closed", "sni"] = "closed"
-    """Without internet: `closed` pins the vendor's addresses, `sni` also checks the name that TLS asks for."""
+    mode: Literal["closed", "sni", "inject"] = "closed"
+    """Without internet: `closed` pins the vendor's addresses, `sni` also checks the name that TLS asks for, `inject`
+    also what is asked within TLS, and keeps a credential that is a variable out of the container."""
 
-    @field_validator("mode", mode="before", json_schema_input_type=Literal["closed", "sni"])
+    @field_validator("mode", mode="before", json_schema_input_type=Literal["closed", "sni", "inject"])
     @classmethod
     def _open_is_internet(cls, value: object) -> object:
         if value == "open":
-            msg = "'open' is said by internet = true, in [defaults], a stage or a task; write closed or sni here"
+            msg = (
+                "'open' is said by internet = true, in [defaults], a stage or a task; write closed, sni or inject here"
+            )
             raise ValueError(msg)
         return value
 

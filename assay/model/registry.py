@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from assay.model.errors import UsageError, did_you_mean
-from assay.model.fields import EnvName, EnvPattern, Host, Name
+from assay.model.fields import EnvName, EnvPattern, HeaderName, Host, Name, UrlPath, Word
 from assay.model.place import as_named
 from assay.model.toml import read_toml, validate
 
@@ -107,6 +107,18 @@ class Model(Table):
     """List prices in US dollars per million tokens, used where the CLI states no cost."""
 
 
+class Inject(Table):
+    """How a fence of mode `inject` puts a credential into requests, so that the container only has a placeholder."""
+
+    headers: list[HeaderName] = Field(min_length=1)
+    """Headers in which the vendor takes a credential, bare or after a scheme (`Bearer …`). Each that a request has must
+    hold the placeholder; a request with another value in one of them, or with none of them, is refused."""
+    paths: list[UrlPath] = Field(min_length=1)
+    """Beginnings of the paths that may be asked for."""
+    placeholder: Word = ""
+    """What the placeholder begins with, where the CLI looks at that; the rest is random."""
+
+
 class Credential(Table):
     """One way to sign in; the first whose variable or file is there is used."""
 
@@ -126,6 +138,15 @@ class Credential(Table):
     expires: str | None = None
     """Dotted path in the file to when it stops working: seconds or milliseconds since 1970, or RFC 3339. A run that
     would outlast it is refused; not for a sign-in that the CLI can renew in its container."""
+    inject: Inject | None = None
+    """For a variable: how a fence of mode `inject` keeps it out of the container. None: it cannot."""
+
+    @model_validator(mode="after")
+    def _only_variables_are_injected(self) -> Self:
+        if self.inject is not None and self.env is None:
+            msg = "inject is for a variable: a file would be in the container all the same; leave it out"
+            raise ValueError(msg)
+        return self
 
 
 class ShellCall(Table):

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from assay.model.errors import EngineError, UsageError
 from assay.rehearsal.report import Report, Request, judge, read
 from assay.rehearsal.server import SPEAKERS
-from assay.rehearsal.trust import issue
 from assay.sandbox.archive import Put, TarReader, pack
 from assay.sandbox.engine import Engine, Spec
+from assay.sandbox.trust import issue
 
 if TYPE_CHECKING:
     from assay.model.registry import Rehearsal
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 ROOT = "/standin"
 RECORD = f"{ROOT}/record/requests.jsonl"
-HOST_SIDE = ("vendor.py", "script.py", "trust.py", "report.py")
+HOST_SIDE = ("vendor.py", "script.py", "report.py")
 """Modules that stay here; all others go into the container and need the standard library alone."""
 
 USER = 65534

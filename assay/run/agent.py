@@ -207,7 +207,7 @@ def _start(attempt: Attempt, agent: str, start: launch.Start) -> None:
     if not start.secret_input:
         attempt.engine.start(agent)
         return
-    attempt.engine.feed(agent, attempt.job.held.header(launch.HOME))
+    attempt.engine.feed(agent, (attempt.handed or attempt.job.held).header(launch.HOME))
 
 
 def _wait(attempt: Attempt, agent: str) -> None:

@@ -259,7 +259,7 @@ def follow_up(project: Project, run: Path, question: str, *, rehearse: str | Non
         UsageError: That run cannot be gone on with; says why.
         CredentialMissing: Its agent has none now.
     """
-    from assay.run import prepare
+    from assay.run import inject, prepare
     from assay.run.job import Earlier
     from assay.run.record import read_record, resumed_by
     from assay.run.resume import next_turn
@@ -287,13 +287,13 @@ def follow_up(project: Project, run: Path, question: str, *, rehearse: str | Non
     settings = replace(settings, internet=record.fence == "open")
     script = str(run / "rehearsal.toml") if record.rehearsal and rehearse is None else rehearse
     job = prepare.check(project, task, choice, rehearse=script, settings=settings)
+    job = inject.checked(replace(job, fence_mode=record.fence or job.fence_mode))
     message = question.strip() + (f"\n\n{CHANGED}" if ask.volume != record.repository else "") + "\n"
     return replace(
         job,
         runs=run.parent,
         stage=record.stage,
         rung=record.rung,
-        fence_mode=record.fence or job.fence_mode,
         earlier=Earlier(run, record, message, next_turn(run, record)),
         ask=ask,
     )

@@ -15,6 +15,7 @@ from assay.run.launch import Start
 from assay.run.log import Log
 from assay.run.record import RunDir
 from assay.run.redact import Redactor
+from assay.sandbox.credentials import Held
 from assay.sandbox.engine import Engine
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Attempt:
         cut: Why the harness ended the agent, if it did.
         sole: The user's credential file, while it is this run's alone.
         taken_over: An assay that was killed began it: what that one may have sent its agent is not known.
+        handed: What the agent gets where its credential stays outside; None if it gets the credential.
     """
 
     job: Job
@@ -50,6 +52,7 @@ class Attempt:
     cut: tuple[Ending, str] | None = None
     sole: Sole | None = None
     taken_over: bool = False
+    handed: Held | None = None
 
     @property
     def record(self) -> RunRecord:

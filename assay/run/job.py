@@ -87,7 +87,7 @@ class Job:
         ask: What makes it a question about a repository; None for a task.
         command: What the built-in agent `script` runs with `sh -c`.
         script: The rehearsal's; None for a real run.
-        fence_mode: `closed`, `open` or `sni`.
+        fence_mode: `closed`, `open`, `sni` or `inject`.
         proxy: What a real run goes out through; None to reach its hosts directly.
         ca: A CA bundle that the agent is to trust beside its own (a corporate proxy's).
     """

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from assay.model.errors import AssayError, EngineError
 from assay.model.outcome import Ending
 from assay.run.attempt import Attempt
+from assay.run.inject import outside
 from assay.run.job import Job
 from assay.sandbox.engine import Engine
 from assay.sandbox.fence import Fence
@@ -79,7 +80,7 @@ class Place:
         self.over.set()
         try:
             if self.fence is not None:
-                _keep(attempt, "fence.json", self.fence.report().as_dict())
+                _fenced(attempt, self.fence)
             if self.stand_in is not None:
                 _rehearsed(attempt, self.stand_in)
         finally:
@@ -89,6 +90,16 @@ class Place:
             finally:
                 if self.stand_in is not None:
                     self.stand_in.stop()
+
+
+def _fenced(attempt: Attempt, fence: Fence) -> None:
+    """What the fence saw; and whether a credential that was kept outside was ever asked for."""
+    report = fence.report()
+    _keep(attempt, "fence.json", report.as_dict())
+    if report.requests_injected == 0 and report.complete and attempt.job.held.names and attempt.record.times.started:
+        names = ", ".join(attempt.job.held.names)
+        refused = " (fence.json has those that were refused)" if report.requests_refused else ""
+        attempt.say(f"no request carried the placeholder of {names}, so it was never put in{refused}")
 
 
 def _rehearsed(attempt: Attempt, stand_in: StandIn) -> None:
@@ -131,6 +142,9 @@ def set_up(attempt: Attempt) -> Place:
             pins = [Pin(host, (stand_in.address,), private=True) for host in stand_in.hosts]
         else:
             via, pins = _way_out(job)
+        kept = outside(job, [pin.host for pin in pins], ca_pem or b"", public=stand_in is None)
+        if kept is not None:
+            ca_pem, attempt.handed = kept.ca_pem, kept.held
         fence = Fence(
             engine,
             job.images.fence,
@@ -140,6 +154,7 @@ def set_up(attempt: Attempt) -> Place:
             labels={**attempt.labels, "assay.role": "fence"},
             backend=job.fence_backend,
             via=via,
+            injection=kept.injection if kept is not None else None,
         )
         fence.create()
     except BaseException:

@@ -14,7 +14,7 @@ from assay.model.outcome import Ending
 from assay.model.project import Project
 from assay.model.record import RunRecord, State
 from assay.model.task import SLASH_COMMAND, Task, load_task
-from assay.run import ask, prepare
+from assay.run import ask, inject, prepare
 from assay.run.job import RUNG_PASSED, Earlier, Job
 from assay.run.owner import alive
 from assay.run.record import read_record, resumed_by
@@ -58,6 +58,7 @@ def check(
     prepare.refuse_other_version(record, choice)
     script = run / "rehearsal.toml"
     job = prepare.check(project, task, choice, rehearse=str(script) if record.rehearsal else None, environ=environ)
+    job = inject.checked(replace(job, fence_mode=record.fence or job.fence_mode))
     left = max(LEAST_SECONDS, (record.times.limit_seconds or job.settings.timeout) - (record.times.seconds or 0.0))
     return replace(
         job,
@@ -66,7 +67,6 @@ def check(
         stage=record.stage,
         rung=record.rung,
         attempt=record.attempt,
-        fence_mode=record.fence or job.fence_mode,
         earlier=Earlier(run, record, _message(message), next_turn(run, record)),
         ask=about,
     )

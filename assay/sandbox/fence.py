@@ -23,8 +23,9 @@ from typing import Any
 
 from assay.model.errors import AssayError, FenceFailed
 from assay.sandbox.engine import Engine, Spec
+from assay.sandbox.fence_image.inject import KEYS, Injection
 from assay.sandbox.pins import RESOLVE_SECONDS, check, engine_host, look_up
-from assay.sandbox.rules import CLOSED, MODES, MOST_ADDRESSES, OPEN, SNI, Pin, Plan, Via, written
+from assay.sandbox.rules import CLOSED, INJECT, MODES, MOST_ADDRESSES, OPEN, SNI, Pin, Plan, Via, written
 from assay.sandbox.sidecar import Sidecar
 
 READY_SECONDS = 60.0
@@ -51,16 +52,19 @@ class FenceReport:
     """What a fence saw.
 
     Attributes:
-        mode: `closed`, `open` or `sni`.
+        mode: `closed`, `open`, `sni` or `inject`.
         backend: `nft` or `legacy`.
         names_asked: Names that the resolver was asked for, with how often. Pinned names rarely show: the hosts file
             answers them.
         names_refused: Those of them that were told not to exist.
         addresses_refused: `tcp 198.51.100.20:443` with how often, as the packet log told.
-        servers_refused: In `sni`: names that TLS asked of a pinned address in vain, "-" for none at all.
+        servers_refused: With a gate: names that TLS asked of a pinned address in vain, "-" for none at all.
+        requests_refused: In `inject`: host, path and why, with how often.
+        requests_injected: In `inject`: how many requests got the credential; None elsewhere.
         packets_refused: By the kernel's counters, which also have what the packet log is limited to leave out.
         packets_unlisted: Those of them that `addresses_refused` does not have.
         names_unlisted: Sightings of names beyond the number of distinct ones that are kept.
+        requests_unlisted: The same of refused requests.
         complete: False where the fence ended before it could report.
     """
 
@@ -70,9 +74,12 @@ class FenceReport:
     names_refused: Mapping[str, int] = field(default_factory=dict)
     addresses_refused: Mapping[str, int] = field(default_factory=dict)
     servers_refused: Mapping[str, int] = field(default_factory=dict)
+    requests_refused: Mapping[str, int] = field(default_factory=dict)
+    requests_injected: int | None = None
     packets_refused: int = 0
     packets_unlisted: int = 0
     names_unlisted: int = 0
+    requests_unlisted: int = 0
     complete: bool = True
 
     def as_dict(self) -> dict[str, Any]:
@@ -95,13 +102,14 @@ class Fence:
         engine: Where it stands.
         image: Id of the fence's image (`fence_image.ensure`).
         pins: What may be reached, from `pins.resolve`, or of a container that the harness started (`private=True`).
-        mode: `closed`, `open` or `sni`.
+        mode: `closed`, `open`, `sni` or `inject`.
         name: Of its container; a gate's gets `-gate`.
         labels: Of its containers.
         backend: `auto`, `nft` or `legacy`.
         where: The engine's network it stands in.
         lab: Reserved networks that an open fence treats as global (a pretend internet).
         via: The proxy that leads to the pinned hosts, which then need no address; not in an open fence.
+        injection: What an `inject` gate puts into requests to the pinned hosts.
 
     Raises:
         FenceFailed: A pin is not allowed.
@@ -120,13 +128,14 @@ class Fence:
         where: str = "bridge",
         lab: Sequence[str] = (),
         via: Via | None = None,
+        injection: Injection | None = None,
     ) -> None:
-        if mode not in MODES or (mode == OPEN and via):
-            msg = f"unknown fence mode {mode!r}" if mode not in MODES else "an open fence goes through no proxy"
+        if mode not in MODES or (mode in (OPEN, INJECT) and via):
+            msg = f"unknown fence mode {mode!r}" if mode not in MODES else f"a fence {mode!r} goes through no proxy"
             raise ValueError(msg)
         for pin in pins if via is None else ():
             check(pin)
-        self.via = via
+        self.via, self._injection = via, injection
         self.engine, self.image, self.pins, self.mode = engine, image, tuple(pins), mode
         self.name, self.labels, self.backend, self.where, self.lab = name, labels, backend, where, tuple(lab)
         self._inner: Sidecar | None = None
@@ -258,9 +267,12 @@ class Fence:
             unknown["counts"],
             packets["counts"],
             gate["servers"]["counts"] if gate else {},
+            gate["requests"]["counts"] if gate else {},
+            gate["injected"] if gate and self.mode == INJECT else None,
             counted,
             max(0, counted - sum(packets["counts"].values())),
             asked["others"] + (gate["servers"]["others"] if gate else 0),
+            gate["requests"]["others"] if gate else 0,
         )
 
     def stop(self) -> None:
@@ -280,12 +292,12 @@ class Fence:
 
     @property
     def _has_gate(self) -> bool:
-        return self.mode == SNI or self.via is not None
+        return self.mode == SNI or self._injection is not None or self.via is not None
 
     def _start_gated(self, gate: Sidecar) -> None:
         """The gate first: the agent's side is pinned to its address, which the engine gives it at its start."""
         try:
-            gate.start()
+            gate.start(self._injection.written() if self._injection else None)
             gate.expect("ready", READY_SECONDS)
             address = self.engine.address(gate.id)
             pins = tuple(Pin(pin.host, (address,), pin.ports, private=True) for pin in self.pins)
@@ -304,7 +316,7 @@ class Fence:
             proxy = Pin("corporate.proxy", (self.via.address,), (self.via.port,), private=True)
             names = tuple(dict.fromkeys(pin.host for pin in pins))
             return Plan(CLOSED, (proxy,), serves, via=self.via, names=names)
-        return Plan(OPEN if opened else CLOSED, pins, serves, refused, self.lab)
+        return Plan(OPEN if opened else CLOSED, pins, serves, refused, self.lab, fed=gate and bool(self._injection))
 
     def _inner_spec(self) -> Spec:
         # Behind a gate the pins are its address, known only once it stands; the plan is put in then.
@@ -314,9 +326,9 @@ class Fence:
     def _gate_spec(self) -> Spec:
         # The proxy runs as nobody: changing to it takes two capabilities.
         plan = None if self.via else self._plan(self.pins, gate=True)
-        return self._spec(f"{self.name}-gate", "gate", plan, ("SETUID", "SETGID"))
+        return self._spec(f"{self.name}-gate", "gate", plan, ("SETUID", "SETGID"), fed=self._injection is not None)
 
-    def _spec(self, name: str, part: str, plan: Plan | None, caps: tuple[str, ...]) -> Spec:
+    def _spec(self, name: str, part: str, plan: Plan | None, caps: tuple[str, ...], *, fed: bool = False) -> Spec:
         raw = ("NET_RAW",) if self.backend != "nft" else ()
         return Spec(
             image=self.image,
@@ -332,5 +344,7 @@ class Fence:
             memory=_MEMORY,
             pids=_PIDS,
             init=False,
+            stdin=fed,
+            tmpfs={KEYS: "size=8m,mode=0755"} if fed else {},
             sysctls={"net.ipv4.ip_unprivileged_port_start": "0"},
         )

@@ -20,8 +20,8 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-CLOSED, OPEN, SNI = "closed", "open", "sni"
-MODES = (CLOSED, OPEN, SNI)
+CLOSED, OPEN, SNI, INJECT = "closed", "open", "sni", "inject"
+MODES = (CLOSED, OPEN, SNI, INJECT)
 
 BLOCK = "ASSAY_BLOCK"
 """The chain that everything refused runs through; its REJECT counters are the kernel's own account."""
@@ -80,12 +80,13 @@ class Plan(NamedTuple):
     """What one network namespace may do.
 
     Attributes:
-        mode: `closed` or `open`; an `sni` fence is two closed ones, its agent's pinned to its gate.
+        mode: `closed` or `open`; with a gate (`sni`, `inject`) a fence is two closed ones, its agent's pinned to it.
         serves: TCP ports that neighbours may connect to (a gate's; none where an agent lives).
         refused: Networks that an open fence refuses although they are global: the engine's host.
         lab: Networks that count as global although they are reserved: a pretend internet.
         via: The proxy that a gate goes out through; then it is the only pin.
         names: The hosts that this gate asks the proxy for.
+        fed: Whether this gate finds on its standard input what it is to put into requests.
     """
 
     mode: str
@@ -95,6 +96,7 @@ class Plan(NamedTuple):
     lab: tuple[str, ...] = ()
     via: Via | None = None
     names: tuple[str, ...] = ()
+    fed: bool = False
 
 
 def written(plan: Plan) -> str:
@@ -109,6 +111,8 @@ def written(plan: Plan) -> str:
     if plan.via:
         address, port, auth = plan.via
         lines += [f"via {address} {port} {auth or '-'}", f"names {','.join(plan.names)}"]
+    if plan.fed:
+        lines.append("fed yes")
     return "\n".join(lines) + "\n"
 
 
@@ -126,7 +130,8 @@ def read(text: str) -> Plan:
             rest[words[0]] = words[1]
     refused, lab = (tuple(rest[word].split(",")) if word in rest else () for word in ("refused", "lab"))
     names = tuple(rest["names"].split(",")) if via else ()
-    return Plan(rest["mode"], tuple(pins), _numbers(rest.get("serves", "")), refused, lab, via, names)
+    serves = _numbers(rest.get("serves", ""))
+    return Plan(rest["mode"], tuple(pins), serves, refused, lab, via, names, fed="fed" in rest)
 
 
 class Around(NamedTuple):

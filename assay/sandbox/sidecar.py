@@ -43,9 +43,9 @@ class Sidecar:
         """Create its container; nothing runs yet."""
         return cls(engine, engine.create(spec))
 
-    def start(self) -> None:
-        """Start it in the background and follow what it says."""
-        threading.Thread(target=self._live, name=f"fence {self.id[:12]}", daemon=True).start()
+    def start(self, given: bytes | None = None) -> None:
+        """Start it in the background, with this on its standard input, and follow what it says."""
+        threading.Thread(target=self._live, args=(given,), name=f"fence {self.id[:12]}", daemon=True).start()
 
     def attach(self) -> None:
         """Follow one that another process started: first all that it has said, then what comes."""
@@ -99,9 +99,12 @@ class Sidecar:
         self._stopping = True
         self.engine.remove(self.id)
 
-    def _live(self) -> None:
+    def _live(self, given: bytes | None) -> None:
         try:
-            self.engine.start(self.id)
+            if given is None:
+                self.engine.start(self.id)
+            else:
+                self.engine.feed(self.id, given)
         except AssayError as error:
             self._end(str(error))
             return

@@ -10,7 +10,7 @@ from assay.model.layers import Source
 from assay.model.project import Project, Settings
 from assay.model.registry import BUILT_IN, Choice
 from assay.model.task import Task
-from assay.run import prepare
+from assay.run import inject, prepare
 from assay.run.ask import Ask, ask_of, task_of
 from assay.run.job import Job
 from assay.run.repository import Repository
@@ -158,12 +158,12 @@ def _job(project: Project, wanted: Wanted, stage: str | None, candidate: _Candid
         rehearse = ""
     try:
         job = prepare.check(project, task, candidate.choice, rehearse=rehearse, settings=settings)
+        job = inject.checked(replace(job, fence_mode="open" if settings.internet else project.fence.mode))
     except AssayError as error:
         if candidate.rung is not None and not isinstance(error, CredentialMissing):
             error.args = (f"stage {stage!r}, rung {candidate.rung} ({candidate.choice.label}): {error}",)
         raise
-    mode = "open" if settings.internet else project.fence.mode
-    return replace(job, fence_mode=mode, stage=stage, rung=candidate.rung, ask=ask)
+    return replace(job, stage=stage, rung=candidate.rung, ask=ask)
 
 
 def _settings(project: Project, stage: str | None, rung: int | None) -> Settings:

@@ -11,7 +11,7 @@ from assay.model.place import as_named
 from assay.model.project import PlannedRung, Project
 from assay.model.registry import BUILT_IN, ChoiceError
 from assay.model.task import Task, load_task
-from assay.run import prepare
+from assay.run import inject, prepare
 from assay.run.job import Job
 from assay.stage.climb import Climb
 from assay.stage.plan import Plan, Rung, Step
@@ -171,6 +171,7 @@ def _job(project: Project, wanted: Wanted, task: Task, rung: PlannedRung) -> Job
     settings = project.settings(task, wanted.stage, rung.number if stage is not None else None)
     try:
         job = prepare.check(project, task, rung.choice, rehearse=rehearse, command=wanted.command, settings=settings)
+        job = inject.checked(replace(job, fence_mode="open" if settings.internet else project.fence.mode))
     except (ChoiceError, ConfigError):
         raise
     except AssayError as error:
@@ -179,7 +180,6 @@ def _job(project: Project, wanted: Wanted, task: Task, rung: PlannedRung) -> Job
         raise
     return replace(
         job,
-        fence_mode="open" if settings.internet else project.fence.mode,
         stage=wanted.stage,
         rung=rung.number if stage is not None else None,
     )

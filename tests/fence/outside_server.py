@@ -5,6 +5,8 @@ Arguments: a folder with `<name>.pem`, then addresses. Everything seen is one li
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import http.server
 import socket
 import socketserver
@@ -14,6 +16,7 @@ import threading
 from pathlib import Path
 
 OUT = threading.Lock()
+GO = threading.Event()
 
 
 def tell(line: str) -> None:
@@ -27,6 +30,45 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         tell(f"GET {self.headers.get('Host')} {self.path}")
+        for header in ("x-api-key", "authorization"):
+            for value in self.headers.get_all(header, ()):
+                tell(f"{header}: {value}")
+        if self.path == "/v1/stream":
+            self.stream()
+        elif self.headers.get("Upgrade") == "websocket":
+            self.upgraded()
+        else:
+            self.answer()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.do_GET()
+
+    def stream(self) -> None:
+        """One event, and the other only once somebody has asked for `/v1/go`."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.write(b"b\r\ndata: one\n\n\r\n")
+        GO.wait(30)
+        self.wfile.write(b"b\r\ndata: two\n\n\r\n0\r\n\r\n")
+
+    def upgraded(self) -> None:
+        """Every byte comes back."""
+        self.send_response(101)
+        self.send_header("Connection", "Upgrade")
+        self.send_header("Upgrade", "websocket")
+        key = self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        self.send_header("Sec-WebSocket-Accept", base64.b64encode(hashlib.sha1(key.encode()).digest()).decode())
+        self.end_headers()
+        while data := self.connection.recv(4096):
+            self.connection.sendall(data)
+        self.close_connection = True
+
+    def answer(self) -> None:
+        if self.path == "/v1/go":
+            GO.set()
         body = f"host={self.headers.get('Host')}\n".encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))

@@ -18,8 +18,8 @@ from typing import Any
 from assay.model.registry import Rehearsal, ShellCall
 from assay.rehearsal.report import Report, judge, read
 from assay.rehearsal.script import parse
-from assay.rehearsal.trust import issue
 from assay.rehearsal.vendor import configuration
+from assay.sandbox.trust import issue
 
 ROOT = Path(__file__).parents[2]
 HOST = "api.anthropic.com"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from assay.sandbox.engine import Engine
     from assay.sandbox.recipe import Host, Recipe
 
-PROGRAMS = ("entry", "firewall", "forward", "gate", "legacy", "names", "nflog", "sidecar", "tally", "tunnel")
+PROGRAMS = ("entry", "firewall", "forward", "gate", "inject", "legacy", "names", "nflog", "sidecar", "tally", "tunnel")
 PACKAGES = ("assay", "assay/sandbox", "assay/sandbox/fence_image")
 
 

@@ -1,25 +1,27 @@
-"""The gate of an `sni` fence: haproxy lets a connection pass to a pinned host only if its TLS hello names that host.
+"""The gate of an `sni` or `inject` fence: haproxy lets a connection pass to a pinned host only if TLS asks for it.
 
 It stands in a network namespace of its own, so that its way out is not also the agent's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
 from collections.abc import Sequence
 
+from assay.sandbox.fence_image import inject
 from assay.sandbox.rules import Pin
 
 LOG = "/run/fence/gate.sock"
-CONFIG = "/run/fence/haproxy.cfg"
+FOLDER = "/run/fence"
 PID_FILE = "/run/fence/haproxy/pid"
 NOBODY = 65534
 PASSED, TURNED_AWAY = "passed", "refused"
 
 
-def config(pins: Sequence[Pin], *, ipv6: bool) -> str:
+def config(pins: Sequence[Pin], *, ipv6: bool, injection: inject.Injection | None = None) -> str:
     """The configuration of haproxy 2.6: one entrance a port, one back end a host and port."""
     lines = [
         "global",
@@ -27,6 +29,7 @@ def config(pins: Sequence[Pin], *, ipv6: bool) -> str:
         "  maxconn 512",
         # By default it starts one thread a processor, which a large machine has more of than the container may.
         "  nbthread 2",
+        *(inject.settings(injection) if injection else ()),
         "defaults",
         "  mode tcp",
         "  timeout connect 10s",
@@ -51,10 +54,14 @@ def config(pins: Sequence[Pin], *, ipv6: bool) -> str:
         lines.append("  tcp-request content reject")
         lines += [f"  use_backend host_{n}_{port} if host_{n}" for n, _ in hosts]
     for n, pin in enumerate(pins):
-        addresses = [a for a in pin.addresses if ipv6 or ":" not in a]
+        addresses = [_bracketed(a) for a in pin.addresses if ipv6 or ":" not in a]
         for port in pin.ports:
             lines += [f"backend host_{n}_{port}", "  balance roundrobin", "  option redispatch 1"]
-            lines += [f"  server s{k} {_bracketed(a)}:{port}" for k, a in enumerate(addresses)]
+            if injection:
+                lines += [f"  server s0 {inject.entrance(n, port)}"]
+                lines += inject.host(n, pin, port, addresses, injection)
+            else:
+                lines += [f"  server s{k} {address}:{port}" for k, address in enumerate(addresses)]
     return "\n".join(lines) + "\n"
 
 
@@ -67,22 +74,26 @@ def listen() -> socket.socket:
     return log
 
 
-def start(text: str, replacing: int | None = None) -> int:
+def start(text: str, replacing: int | None = None, injection: inject.Injection | None = None) -> int:
     """Run haproxy as nobody, back once it listens; its process id. One that it replaces goes when its connections end.
 
     Raises:
         OSError: It would not start; the message has its own words.
     """
-    with open(CONFIG, "w", encoding="ascii") as file:  # noqa: PTH123 (pathlib costs start-up time)
-        file.write(text)
-    argv = ["haproxy", "-D", "-q", "-f", CONFIG, "-p", PID_FILE]
-    if replacing:
-        argv += ["-sf", str(replacing)]
-    done = subprocess.run(
-        argv, user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, text=True, timeout=20, check=False
-    )
+    with inject.laid_out(injection) if injection else contextlib.nullcontext(FOLDER) as folder:
+        path = f"{folder}/haproxy.cfg"
+        with open(path, "w", encoding="ascii") as file:  # noqa: PTH123 (pathlib costs start-up time)
+            file.write(text)
+        argv = ["haproxy", "-D", "-q", "-f", path, "-p", PID_FILE]
+        if replacing:
+            argv += ["-sf", str(replacing)]
+        done = subprocess.run(
+            argv, user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, text=True, timeout=20, check=False
+        )
     if done.returncode:
-        msg = f"haproxy would not start: {' '.join(done.stderr.split())[:300]}"
+        words = " ".join(done.stderr.split())
+        words = words.replace(injection.credential, "…") if injection else words
+        msg = f"haproxy would not start: {words[:300]}"
         raise OSError(msg)
     with open(PID_FILE, encoding="ascii") as file:  # noqa: PTH123
         return int(file.read().split()[0])

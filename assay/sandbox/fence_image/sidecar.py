@@ -25,6 +25,8 @@ PLAN = "/run/fence/plan"
 RESOLVER = ("127.0.0.1", 53)
 BATCH = 64
 """Datagrams taken from one socket before the others get their turn."""
+LONGEST_REQUEST = 200
+"""Of a refused request's host and path, characters that are kept."""
 
 
 def tell(event: str, **facts: Any) -> None:
@@ -41,10 +43,12 @@ class Sidecar:
         self.ipv6 = around.ipv6
         self.log = nflog.listen(NFLOG_GROUP)
         self.packets, self.names, self.unknown, self.turned_away = Tally(), Tally(), Tally(), Tally()
+        self.requests, self.injected = Tally(), 0
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.log, selectors.EVENT_READ, self.read_log)
         self.pinned: dict[str, list[str]] = {}
         self.proxy = 0
+        self.injection: Any = None
         self.forwarder: Any = None
 
     def start(self) -> None:
@@ -113,9 +117,10 @@ class Sidecar:
         """Tell what was asked and refused so far."""
         counted = firewall.counted(self.backend) - self.probes
         self.read_log()
-        tallies = {"asked": self.names, "unknown": self.unknown, "packets": self.packets, "servers": self.turned_away}
+        tallies = {"asked": self.names, "unknown": self.unknown, "packets": self.packets}
+        tallies |= {"servers": self.turned_away, "requests": self.requests}
         told = {name: {"counts": tally.counts, "others": tally.others} for name, tally in tallies.items()}
-        tell("report", counted=counted, **told)
+        tell("report", counted=counted, injected=self.injected, **told)
 
     def refresh(self) -> None:
         """Take further addresses: first the rules, then the names."""
@@ -171,15 +176,17 @@ class Sidecar:
         self.forwarder = forwarder
 
     def _open_gate(self) -> None:
-        from assay.sandbox.fence_image import gate, tunnel
+        from assay.sandbox.fence_image import gate, inject, tunnel
 
         if not self.proxy:
             log = gate.listen()
             self.selector.register(log, selectors.EVENT_READ, lambda: self._read_gate(log))
+            self.injection = inject.read(sys.stdin.readline()) if self.plan.fed else None
         if self.plan.via:
             self.proxy = tunnel.start(self.plan)
         else:
-            self.proxy = gate.start(gate.config(self.plan.pins, ipv6=self.ipv6), self.proxy)
+            text = gate.config(self.plan.pins, ipv6=self.ipv6, injection=self.injection)
+            self.proxy = gate.start(text, self.proxy, self.injection)
         number, watch = self.proxy, os.pidfd_open(self.proxy)
         self.selector.register(watch, selectors.EVENT_READ, lambda: self._proxy_ended(number, watch))
 
@@ -190,8 +197,21 @@ class Sidecar:
             except BlockingIOError:
                 return
             verdict, _, name = line.partition(" ")
+            name = name if name.isprintable() else ascii(name)
             if verdict == "refused":
-                self.turned_away.add(name if name.isprintable() else ascii(name))
+                self.turned_away.add(name)
+            elif verdict != "passed" and self.injection:
+                self._count_request(verdict, name)
+
+    def _count_request(self, verdict: str, said: str) -> None:
+        from assay.sandbox.fence_image.inject import INJECTED, UNREACHED, WHY
+
+        how, _, where = said.partition(" ")
+        self.injected += verdict == INJECTED
+        if verdict in WHY:
+            self.requests.add(f"{where[:LONGEST_REQUEST]}: {WHY[verdict]}")
+        elif how == UNREACHED:
+            self.requests.add(f"{where.partition('/')[0]}: no answer there that its certificate vouches for")
 
     def _proxy_ended(self, number: int, watch: int) -> None:
         self.selector.unregister(watch)

@@ -7,7 +7,7 @@ import datetime as dt
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from assay.rehearsal.trust import issue
+from assay.sandbox.trust import issue
 
 HOSTS = ["api.example.com", "auth.example.org"]
 
