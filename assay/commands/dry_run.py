@@ -56,6 +56,11 @@ def _reaches(row: dict[str, Any]) -> str:
     return (", ".join(row["connects_to"]) or "nothing") + (f" through {row['proxy']}" if row["proxy"] else "")
 
 
+def _credential(row: dict[str, Any]) -> str:
+    names = ", ".join(row["credentials"])
+    return f"{names} (stays outside)" if names and row["fence"] == "inject" else names or "none"
+
+
 def _lines(what: Climb, rows: list[dict[str, Any]]) -> list[str]:
     from assay.commands.budget import unpriced
     from assay.model.units import show_duration
@@ -72,7 +77,7 @@ def _lines(what: Climb, rows: list[dict[str, Any]]) -> list[str]:
             row["runs"],
             show_duration(row["timeout_seconds"]),
             _reaches(row),
-            ", ".join(row["credentials"]) or "none",
+            _credential(row),
         ]
         for row in rows
     ]

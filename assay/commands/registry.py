@@ -77,6 +77,7 @@ def _row(name: str, agent: Agent, image: str | bool | None) -> dict[str, Any]:
         "models": {key: efforts if model.efforts is None else model.efforts for key, model in agent.models.items()},
         "hosts": agent.hosts,
         "credentials": [way.env or way.file for way in agent.credentials],
+        "injected": [way.env for way in agent.credentials if way.inject is not None],
         "obtainable": agent.install.obtainable,
         "resumes": bool(agent.launch.resume),
         "rehearses": agent.rehearsed,
@@ -103,6 +104,8 @@ def _card(row: dict[str, Any]) -> list[str]:
         for word, holds in (("cannot be rehearsed", not row["rehearses"]), ("no resume", not row["resumes"]))
         if holds
     ]
+    if row["injected"]:
+        notes.append(f'{", ".join(row["injected"])} can stay outside the container ([fence] mode = "inject")')
     if not row["obtainable"]:
         notes.append("its CLI comes from the vendor's own host")
     return [*lines, *(f"  note         {note}" for note in notes), ""]

@@ -43,9 +43,6 @@ def checked(job: Job) -> Job:
     if job.fence_mode != INJECT or entry is None or not job.held.names:
         return job
     where, other = 'fence.mode: "inject"', 'write mode = "sni" or "closed"'
-    if job.proxy is not None:
-        msg = f"{where} cannot be used behind the proxy of {job.proxy.variable}; {other}"
-        raise UsageError(msg)
     hosts = job.held.hosts(entry) if job.script is None else entry.hosts
     if hosts and _way(job) is not None:
         return job

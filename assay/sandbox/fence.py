@@ -130,8 +130,8 @@ class Fence:
         via: Via | None = None,
         injection: Injection | None = None,
     ) -> None:
-        if mode not in MODES or (mode in (OPEN, INJECT) and via):
-            msg = f"unknown fence mode {mode!r}" if mode not in MODES else f"a fence {mode!r} goes through no proxy"
+        if mode not in MODES or (mode == OPEN and via):
+            msg = f"unknown fence mode {mode!r}" if mode not in MODES else "an open fence goes through no proxy"
             raise ValueError(msg)
         for pin in pins if via is None else ():
             check(pin)
@@ -292,7 +292,11 @@ class Fence:
 
     @property
     def _has_gate(self) -> bool:
-        return self.mode == SNI or self._injection is not None or self.via is not None
+        return self.mode == SNI or self._fed or self.via is not None
+
+    @property
+    def _fed(self) -> bool:
+        return self._injection is not None
 
     def _start_gated(self, gate: Sidecar) -> None:
         """The gate first: the agent's side is pinned to its address, which the engine gives it at its start."""
@@ -315,8 +319,8 @@ class Fence:
         if gate and self.via:
             proxy = Pin("corporate.proxy", (self.via.address,), (self.via.port,), private=True)
             names = tuple(dict.fromkeys(pin.host for pin in pins))
-            return Plan(CLOSED, (proxy,), serves, via=self.via, names=names)
-        return Plan(OPEN if opened else CLOSED, pins, serves, refused, self.lab, fed=gate and bool(self._injection))
+            return Plan(CLOSED, (proxy,), serves, via=self.via, names=names, fed=self._fed)
+        return Plan(OPEN if opened else CLOSED, pins, serves, refused, self.lab, fed=gate and self._fed)
 
     def _inner_spec(self) -> Spec:
         # Behind a gate the pins are its address, known only once it stands; the plan is put in then.
@@ -326,7 +330,7 @@ class Fence:
     def _gate_spec(self) -> Spec:
         # The proxy runs as nobody: changing to it takes two capabilities.
         plan = None if self.via else self._plan(self.pins, gate=True)
-        return self._spec(f"{self.name}-gate", "gate", plan, ("SETUID", "SETGID"), fed=self._injection is not None)
+        return self._spec(f"{self.name}-gate", "gate", plan, ("SETUID", "SETGID"), fed=self._fed)
 
     def _spec(self, name: str, part: str, plan: Plan | None, caps: tuple[str, ...], *, fed: bool = False) -> Spec:
         raw = ("NET_RAW",) if self.backend != "nft" else ()

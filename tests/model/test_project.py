@@ -142,7 +142,7 @@ def test_other_types_in_the_environment(root: Path) -> None:
         ("ASSAY_TIMEOUT", "5x", "ASSAY_TIMEOUT: '5x' is not a duration"),
         ("ASSAY_STAGE", "clim", "ASSAY_STAGE: unknown stage 'clim' (did you mean 'climb'?)"),
         ("ASSAY_AGENT", "cheep", "ASSAY_AGENT: unknown agent 'cheep' (did you mean 'cheap'?)"),
-        ("ASSAY_FENCE_MODE", "opn", "ASSAY_FENCE_MODE: 'opn' is not one of closed, sni"),
+        ("ASSAY_FENCE_MODE", "opn", "ASSAY_FENCE_MODE: 'opn' is not one of closed, sni, inject"),
     ],
 )
 def test_the_environment_is_checked_too(root: Path, variable: str, text: str, message: str) -> None:

@@ -50,7 +50,10 @@ def test_malformed(text: bytes, expected: str) -> None:
     [
         ("[defalts]", "a.toml: defalts: unknown key, it would have been ignored (did you mean 'defaults'?)"),
         ("[defaults]\nzzz = 1", "a.toml: defaults.zzz: unknown key, it would have been ignored; known here: agent, "),
-        ("[fence]\nmode = 'snii'", "a.toml: fence.mode: 'snii' is not one of closed, sni (did you mean 'sni'?)"),
+        (
+            "[fence]\nmode = 'snii'",
+            "a.toml: fence.mode: 'snii' is not one of closed, sni, inject (did you mean 'sni'?)",
+        ),
         ("[defaults]\njobs = true", "a.toml: defaults.jobs: must be a whole number, not true"),
         ("[defaults]\njobs = 0", "a.toml: defaults.jobs: should be greater than 0, not 0"),
         ("[defaults]\ntimeout = '5x'", "a.toml: defaults.timeout: '5x' is not a duration; write seconds (90) or "),

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import ssl
 import sys
 
 
 async def vendor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answers every request with the name it was asked by."""
+    """Answers every request with the name it was asked by; a key is told by its digest."""
     head = await reader.readuntil(b"\r\n\r\n")
+    for line in head.split(b"\r\n"):
+        if line.lower().startswith(b"x-api-key: "):
+            print("key", hashlib.sha256(line.split(b": ", 1)[1]).hexdigest(), flush=True)
     host = next((line.split(b" ")[1] for line in head.split(b"\r\n") if line.lower().startswith(b"host:")), b"?")
     body = b"hello from " + host + b"\n" + b"x" * 200_000 + b"\n"
     writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)

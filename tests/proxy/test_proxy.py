@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,10 +21,11 @@ from assay.sandbox.engine import Engine, Spec
 from assay.sandbox.fence_image.tunnel import server_name
 from assay.sandbox.images import Builder
 from assay.sandbox.proxy import Proxy, chosen
-from assay.sandbox.rules import Pin, Plan, Via, read, written
+from assay.sandbox.rules import Pin, Plan, Via, read
+from assay.sandbox.rules import written as plan_written
 from tests.conftest import MakeProject
 from tests.credentials.shelly import AGENT
-from tests.credentials.traces import Sampler, in_files
+from tests.credentials.traces import Sampler, in_files, on_the_engine, written
 
 HOSTS = ["api.vendor.test", "auth.vendor.test"]
 PASSWORD = "p@ss-canary-7f3a9c"
@@ -77,8 +81,8 @@ def test_a_plan_comes_back_as_it_was_written() -> None:
     plan = Plan(
         "closed", (Pin("proxy", ("10.0.0.1",), (3128,)),), (443,), via=Via("10.0.0.1", 3128, "YQ=="), names=("a", "b")
     )
-    assert read(written(plan)) == plan
-    assert read(written(plan._replace(via=Via("fd00::1", 80)))).via == Via("fd00::1", 80, "")
+    assert read(plan_written(plan)) == plan
+    assert read(plan_written(plan._replace(via=Via("fd00::1", 80)))).via == Via("fd00::1", 80, "")
 
 
 def test_hostile_hellos_have_no_name() -> None:
@@ -178,6 +182,60 @@ def test_a_run_goes_out_through_the_proxy_and_nowhere_else(project: MakeProject,
     assert [seen for seen in sampler.seen if "corporate.py" not in seen] == []
     assert [needle for needle in needles if needle in (planned.out + out.out + out.err).encode()] == []
     assert in_files(needles, here.root / "runs") == []
+
+
+SPEND = """
+echo "inside: $SHELLY_TOKEN"; env >env.txt; cat /proc/self/environ >>env.txt
+curl -sS -m 20 -H "x-api-key: $SHELLY_TOKEN" https://api.vendor.test/v1/x | head -c 26; echo "; allowed"
+curl -sS -m 20 -o body -w '%{http_code}' -H "x-api-key: sk-theirs" https://api.vendor.test/v1/x; echo "; their key"
+curl -sS -m 20 -o body -w '%{http_code}' -H "x-api-key: $SHELLY_TOKEN" https://api.vendor.test/admin; echo "; no path"
+curl -sS -m 20 --connect-to auth.vendor.test::api.vendor.test https://auth.vendor.test/v1/x; echo "another name: $?"
+"""
+
+
+@pytest.mark.docker
+@pytest.mark.timeout(300)
+def test_a_credential_that_stays_outside_is_put_in_before_the_proxy(project: MakeProject, network: Network) -> None:
+    """A real run: the vendor sees the credential, the container and all that is left of it never had it."""
+    agent = AGENT.replace("hosts = []", 'hosts = ["api.vendor.test"]').replace(
+        'session = "given"', 'session = "given"\nca_env = ["CURL_CA_BUNDLE"]'
+    )
+    inject = '\ninject = { headers = ["x-api-key"], paths = ["/v1/"], placeholder = "sk-shelly-" }'
+    here = project(
+        {
+            "agents.toml": agent.replace('env = "SHELLY_TOKEN"', f'env = "SHELLY_TOKEN"{inject}'),
+            "assay.toml": 'fence.mode = "inject"\n[defaults]\nca_bundle = "ca.pem"\n',
+            "ca.pem": network.ca,
+            "tasks/t/prompt.md": SPEND,
+        }
+    )
+    here.run("build", "shelly", timeout=200).assert_code(0)
+    credential = f"sk-live-{uuid.uuid4().hex}"
+    way = {"HTTPS_PROXY": f"http://user:{PASSWORD}@{network.address}:3128", "SHELLY_TOKEN": credential}
+    planned = here.run("run", "tasks/t", "--agent", "shelly", "--dry-run", env=way).assert_code(0)
+    planned.assert_says("SHELLY_TOKEN (stays outside)")
+    needles = written([credential])
+    sampler = Sampler(needles, here.root)
+    sampler.start()
+    out = here.run("run", "tasks/t", "--agent", "shelly", env=way, timeout=120).assert_code(0)
+    sampler.stop()
+    said = (here.runs[0] / "transcript.txt").read_text()
+    assert re.search("inside: sk-shelly-[0-9a-f]{40}\n", said)
+    for line in ("hello from api.vendor.test; allowed", "403; their key", "403; no path"):
+        assert line in said
+    assert "another name: 0" not in said
+    digest = hashlib.sha256(credential.encode()).hexdigest()
+    assert network.asked() == ["CONNECT api.vendor.test:443 HTTP/1.1 allowed", f"key {digest}"]
+    fence = json.loads((here.runs[0] / "fence.json").read_text())
+    assert (fence["requests_injected"], sum(fence["requests_refused"].values())) == (1, 2)
+    assert sampler.seen == []
+    assert sampler.launched
+    assert len(sampler.containers) >= 3
+    assert [needle for needle in needles if needle in (out.out + out.err).encode()] == []
+    assert in_files(needles, here.root / "runs") == []
+    assert list(on_the_engine(needles, sampler.containers)) == []
+    # Not struck out: it never was there.
+    assert "secrets_redacted" not in (here.runs[0] / "run.toml").read_text()
 
 
 @pytest.mark.docker

@@ -22,7 +22,13 @@ PASSED, TURNED_AWAY = "passed", "refused"
 
 
 def config(pins: Sequence[Pin], *, ipv6: bool, injection: inject.Injection | None = None) -> str:
-    """The configuration of haproxy 2.6: one entrance a port, one back end a host and port."""
+    """The configuration of haproxy 2.6: one entrance a port, one back end a host and port.
+
+    Args:
+        pins: Who may be reached; one without an address, through a tunnel.
+        ipv6: Whether IPv6 leads out.
+        injection: What is put into requests; None lets TLS pass as it is.
+    """
     lines = [
         "global",
         f"  log {LOG} format raw local0",
@@ -56,12 +62,11 @@ def config(pins: Sequence[Pin], *, ipv6: bool, injection: inject.Injection | Non
     for n, pin in enumerate(pins):
         addresses = [_bracketed(a) for a in pin.addresses if ipv6 or ":" not in a]
         for port in pin.ports:
+            servers = [f"{address}:{port}" for address in addresses] or [f"unix@{inject.way_out(port)}"]
+            inner = [inject.entrance(n, port)] if injection else servers
             lines += [f"backend host_{n}_{port}", "  balance roundrobin", "  option redispatch 1"]
-            if injection:
-                lines += [f"  server s0 {inject.entrance(n, port)}"]
-                lines += inject.host(n, pin, port, addresses, injection)
-            else:
-                lines += [f"  server s{k} {address}:{port}" for k, address in enumerate(addresses)]
+            lines += [f"  server s{k} {server}" for k, server in enumerate(inner)]
+            lines += inject.host(n, pin, port, servers, injection) if injection else ()
     return "\n".join(lines) + "\n"
 
 

@@ -23,8 +23,12 @@ CREDENTIAL = "ASSAY_CREDENTIAL"
 SOCKETS = "/run/fence/haproxy"
 AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
 
-INJECTED, NO_PATH, NO_PLACEHOLDER = "injected", "no-path", "no-placeholder"
-WHY = {NO_PATH: "not below a path of the entry", NO_PLACEHOLDER: "without this run's placeholder"}
+INJECTED, NO_PATH, NO_PLACEHOLDER, TRACE = "injected", "no-path", "no-placeholder", "trace"
+WHY = {
+    NO_PATH: "not below a path of the entry",
+    NO_PLACEHOLDER: "without this run's placeholder",
+    TRACE: "asks to be sent back as it arrives",
+}
 UNREACHED = "SC"
 """haproxy's word for a server that refused, did not answer, or showed no certificate of its own."""
 
@@ -91,14 +95,19 @@ def entrance(n: int, port: int) -> str:
     return f"unix@{SOCKETS}/host_{n}_{port}"
 
 
-def host(n: int, pin: Pin, port: int, addresses: list[str], injection: Injection) -> list[str]:
+def way_out(port: int) -> str:
+    """Where a connection to the vendor goes on to, if it leaves through a corporate proxy."""
+    return f"{SOCKETS}/out_{port}"
+
+
+def host(n: int, pin: Pin, port: int, servers: list[str], injection: Injection) -> list[str]:
     """Entrance and back end of one host and port.
 
     Args:
         n: The host's number.
         pin: The host.
         port: On both sides.
-        addresses: Of the vendor, as haproxy writes them.
+        servers: Where the vendor is, as haproxy writes it.
         injection: What is put in.
     """
     verified = f"ssl verify required ca-file {KEYS}/trust sni str({pin.host}) verifyhost {pin.host}"
@@ -120,7 +129,7 @@ def host(n: int, pin: Pin, port: int, addresses: list[str], injection: Injection
         "  option abortonclose",
         "  option http-no-delay",
         "  timeout tunnel 1h",
-        *(f"  server s{k} {address}:{port} {verified}" for k, address in enumerate(addresses)),
+        *(f"  server s{k} {server} {verified}" for k, server in enumerate(servers)),
     ]
 
 
@@ -139,6 +148,8 @@ def _rules(host: str, injection: Injection) -> Iterator[str]:
         yield f"acl ours_{n} req.fhdr({header}) -m reg '^([A-Za-z]+ )?{injection.placeholder}$'"
         yield f"http-request deny deny_status 403 if twice_{n} or has_{n} !ours_{n}"
     yield "http-request deny deny_status 403 if " + " ".join(f"!has_{n}" for n, _ in enumerate(injection.headers))
+    yield f"http-request set-var(txn.what) str({TRACE})"
+    yield "http-request deny deny_status 403 if METH_TRACE"
     yield f"http-request set-var(txn.what) str({INJECTED})"
     for n, header in enumerate(injection.headers):
         scheme = f"req.fhdr({header}),regsub({injection.placeholder},)"

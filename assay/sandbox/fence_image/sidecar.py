@@ -19,7 +19,7 @@ from typing import Any
 from assay.sandbox.fence_image import firewall, nflog
 from assay.sandbox.fence_image.names import Question, answer, parse
 from assay.sandbox.fence_image.tally import Tally
-from assay.sandbox.rules import NFLOG_GROUP, OPEN, Around, Plan, compile_rules, read
+from assay.sandbox.rules import NFLOG_GROUP, OPEN, Around, Pin, Plan, compile_rules, read
 
 PLAN = "/run/fence/plan"
 RESOLVER = ("127.0.0.1", 53)
@@ -47,7 +47,8 @@ class Sidecar:
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.log, selectors.EVENT_READ, self.read_log)
         self.pinned: dict[str, list[str]] = {}
-        self.proxy = 0
+        self.haproxy = 0
+        self.minded: set[int] = set()
         self.injection: Any = None
         self.forwarder: Any = None
 
@@ -178,16 +179,24 @@ class Sidecar:
     def _open_gate(self) -> None:
         from assay.sandbox.fence_image import gate, inject, tunnel
 
-        if not self.proxy:
+        if not self.minded:
             log = gate.listen()
             self.selector.register(log, selectors.EVENT_READ, lambda: self._read_gate(log))
             self.injection = inject.read(sys.stdin.readline()) if self.plan.fed else None
+        pins = self.plan.pins
         if self.plan.via:
-            self.proxy = tunnel.start(self.plan)
-        else:
-            text = gate.config(self.plan.pins, ipv6=self.ipv6, injection=self.injection)
-            self.proxy = gate.start(text, self.proxy, self.injection)
-        number, watch = self.proxy, os.pidfd_open(self.proxy)
+            self._mind(tunnel.start(self.plan, behind=self.plan.fed))
+            pins = tuple(Pin(name, (), self.plan.serves) for name in self.plan.names)
+        if self.plan.fed or not self.plan.via:
+            text = gate.config(pins, ipv6=self.ipv6, injection=self.injection)
+            before, self.haproxy = self.haproxy, gate.start(text, self.haproxy, self.injection)
+            self.minded.discard(before)
+            self._mind(self.haproxy)
+
+    def _mind(self, number: int) -> None:
+        """See to it that a process of the gate's does not end without a word."""
+        self.minded.add(number)
+        watch = os.pidfd_open(number)
         self.selector.register(watch, selectors.EVENT_READ, lambda: self._proxy_ended(number, watch))
 
     def _read_gate(self, log: socket.socket) -> None:
@@ -217,7 +226,7 @@ class Sidecar:
         self.selector.unregister(watch)
         os.close(watch)
         os.waitpid(number, 0)
-        if number == self.proxy:
+        if number in self.minded:
             msg = "the gate's proxy ended"
             raise firewall.Failed(msg)
 

@@ -15,9 +15,11 @@ import socket
 import struct
 import subprocess
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from assay.sandbox.fence_image.gate import LOG, NOBODY, PASSED, TURNED_AWAY
+from assay.sandbox.fence_image.inject import way_out
 
 if TYPE_CHECKING:
     from assay.sandbox.rules import Plan
@@ -31,19 +33,33 @@ STEP = 64 << 10
 SERVER_NAME, HANDSHAKE, CLIENT_HELLO = 0, 22, 1
 
 
-def start(plan: Plan) -> int:
-    """Listen on the ports that a plan serves, with a process of its own; its id."""
-    sockets = [socket.create_server(("", port), backlog=128) for port in plan.serves]
-    fds = [sock.fileno() for sock in sockets]
+def start(plan: Plan, *, behind: bool = False) -> int:
+    """Listen on the ports that a plan serves, with a process of its own; its id.
+
+    Args:
+        plan: The gate's.
+        behind: Whether only haproxy, in this very container, is listened to.
+    """
+    sockets = {port: _within(port) if behind else socket.create_server(("", port), backlog=128) for port in plan.serves}
+    fds = [sock.fileno() for sock in sockets.values()]
     argv = [sys.executable, "-EsS", "-m", "assay.sandbox.fence_image.tunnel"]
     child = subprocess.Popen(argv, stdin=subprocess.PIPE, pass_fds=fds, user=NOBODY, group=NOBODY, extra_groups=[])
-    told = {"fds": fds, "names": plan.names, "via": plan.via}
+    told = {"ports": list(zip(fds, sockets, strict=True)), "names": plan.names, "via": plan.via}
     with child.stdin or contextlib.nullcontext() as pipe:
         if pipe:
             pipe.write(json.dumps(told).encode())
-    for sock in sockets:
+    for sock in sockets.values():
         sock.close()
     return child.pid
+
+
+def _within(port: int) -> socket.socket:
+    path = way_out(port)
+    sock = socket.socket(socket.AF_UNIX)
+    sock.bind(path)
+    os.chmod(path, 0o666)  # noqa: S103, PTH101 (haproxy runs as nobody; nobody else lives here)
+    sock.listen(128)
+    return sock
 
 
 class Tunnel:
@@ -61,13 +77,12 @@ class Tunnel:
         self._log.connect(LOG)
         self._log.setblocking(False)
 
-    async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def connection(self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One client, from its hello to its end."""
         try:
             hello, name = await asyncio.wait_for(_hello(reader), HELLO_SECONDS)
             if name in self._names:
                 self._tell(PASSED, name)
-                port = writer.get_extra_info("sockname")[1]
                 await self._through(name, port, hello, reader, writer)
             else:
                 self._tell(TURNED_AWAY, name or "-")
@@ -148,8 +163,10 @@ def server_name(message: bytes) -> str:
 
 async def _serve(told: dict[str, Any]) -> None:
     tunnel = Tunnel(told["names"], told["via"])
-    sockets = [socket.socket(fileno=fd) for fd in told["fds"]]
-    servers = [await asyncio.start_server(tunnel.connection, sock=sock, limit=STEP) for sock in sockets]
+    servers = [
+        await asyncio.start_server(partial(tunnel.connection, port), sock=socket.socket(fileno=fd), limit=STEP)
+        for fd, port in told["ports"]
+    ]
     await asyncio.gather(*(server.serve_forever() for server in servers))
 
 
