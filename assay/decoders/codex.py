@@ -26,6 +26,7 @@ NOISE = ("Reading additional input from stdin",)
 """Said on stderr whenever a prompt is read from standard input."""
 
 _SHELL = "/bin/sh -lc "
+_PLAIN = f"{_SHELL}'"
 _ESCAPED = re.compile(r"\\([\\\"$`])")
 _BARE_QUOTE = re.compile(r'(?<!\\)(?:\\\\)*"')
 _AGAIN_AT = re.compile(
@@ -83,9 +84,8 @@ class _Stream:
             self.held = ""
 
     def item(self, item: Record, *, done: bool) -> Iterable[Event]:
+        """Any item but a command, which most of them are."""
         kind = item.get("type")
-        if kind == "command_execution":
-            return self._command(item, done=done)
         if kind == "agent_message":
             self.facts.text = string(item.get("text"))
             return (Text(self.facts.text),)
@@ -100,15 +100,22 @@ class _Stream:
             return self._call(item, *title(item), done=done)
         return (Note(f"item {kind}: {_short(item)}"),)
 
-    def _command(self, item: Record, *, done: bool) -> Iterator[Event]:
+    def command(self, item: Record) -> tuple[Event, ...]:
+        """A command that starts, or is still at work."""
         id_ = string(item.get("id"))
-        if self.calls.start("command_execution", id_):
-            command = _unwrapped(string(item.get("command")))
-            yield ToolCall("command_execution", command, id_, {"command": command})
-        if done:
-            ok = item.get("exit_code") == 0
-            self.calls.end(id_, ok=ok)
-            yield ToolResult(string(item.get("aggregated_output")), ok, id_)
+        if not self.calls.start("command_execution", id_):
+            return ()
+        command = _unwrapped(string(item.get("command")))
+        return (ToolCall("command_execution", command, id_, {"command": command}),)
+
+    def command_done(self, item: Record) -> tuple[Event, ...]:
+        id_, ok = string(item.get("id")), item.get("exit_code") == 0
+        result = ToolResult(string(item.get("aggregated_output")), ok, id_)
+        if self.calls.end(id_, ok=ok):
+            return (result,)
+        call = self.command(item)
+        self.calls.end(id_, ok=ok)
+        return (*call, result)
 
     def _call(self, item: Record, name: str, title: str, *, done: bool) -> Iterator[Event]:
         id_ = string(item.get("id"))
@@ -133,9 +140,21 @@ def decode(lines: Iterable[bytes]) -> Generator[Event, None, Facts]:
         if stream.held and kind != FAILED:
             yield from stream.release()
         if kind == "item.completed":
-            yield from stream.item(obj(record.get("item")), done=True)
-        elif kind in ("item.started", "item.updated"):
-            yield from stream.item(obj(record.get("item")), done=False)
+            item = obj(record.get("item"))
+            what = item.get("type")
+            if what == "command_execution":
+                yield from stream.command_done(item)
+            elif what == "agent_message":
+                facts.text = text = string(item.get("text"))
+                yield Text(text)
+            else:
+                yield from stream.item(item, done=True)
+        elif kind == "item.started" or kind == "item.updated":
+            item = obj(record.get("item"))
+            if item.get("type") == "command_execution":
+                yield from stream.command(item)
+            else:
+                yield from stream.item(item, done=False)
         elif kind == "error":
             yield from stream.error(string(record.get("message")))
         else:
@@ -200,6 +219,8 @@ def _own_tokens(facts: Facts, exit_: Exit, rollout: Rollout) -> Tokens | None:
 
 def _unwrapped(command: str) -> str:
     """The command as the model wrote it: the CLI shows it quoted, behind `/bin/sh -lc`."""
+    if command[:13] == _PLAIN and "'" not in (inner := command[13:-1]) and command[-1] == "'" and inner:
+        return inner
     if command.startswith(_SHELL) and len(command) > len(_SHELL) + 1:
         quote, inner = command[len(_SHELL)], command[len(_SHELL) + 1 : -1]
         if command.endswith(quote):

@@ -79,11 +79,12 @@ class _Stream:
         self.calls.end(id_, ok=ok)
         yield ToolResult(text or _content(record.get("content")), ok, id_)
 
-    def spent(self, record: Record) -> Iterator[Event]:
-        tokens = _tokens(obj(record.get("usage")))
-        if tokens.total:
-            self.facts.tokens = (self.facts.tokens or Tokens()) + tokens
-            yield Progress(self.facts.tokens)
+    def spent(self, record: Record) -> tuple[Event, ...]:
+        tokens, before = _tokens(obj(record.get("usage"))), self.facts.tokens
+        if tokens.input or tokens.output or tokens.cached or tokens.cache_write:
+            self.facts.tokens = tokens if before is None else before + tokens
+            return (Progress(self.facts.tokens),)
+        return ()
 
     # -- the native stream
 
@@ -124,21 +125,24 @@ class _Stream:
         facts.tools_offered = tuple(string(tool) for tool in items(record.get("tools")))
         yield Started(facts.session or "", facts.model or "", tools=facts.tools_offered)
 
-    def assistant(self, record: Record) -> Iterator[Event]:
+    def assistant(self, record: Record) -> list[Event]:
+        events: list[Event] = []
         for block in blocks(record):
             event = said(block, titles=TITLES)
             if isinstance(event, ToolCall):
                 self.over = True
                 self.calls.start(event.name, event.id)
             elif isinstance(event, Text):
-                self.answer = io.StringIO(event.text)
-                self.answer.seek(0, io.SEEK_END)
+                self.answer = io.StringIO()
+                self.answer.write(event.text)
             if event is not None:
-                yield event
+                events.append(event)
         # A response may come as several frames; all but one of them say 0.
-        yield from self.spent(obj(record.get("message")))
+        events += self.spent(obj(record.get("message")))
+        return events
 
-    def user(self, record: Record) -> Iterator[Event]:
+    def user(self, record: Record) -> list[Event]:
+        events: list[Event] = []
         for block in blocks(record):
             if block.get("type") != "tool_result":
                 continue
@@ -146,7 +150,8 @@ class _Stream:
             raw = _unpacked(string(block.get("content")))
             text, ok = _outcome(raw, failed=block.get("is_error") is True)
             self.calls.end(id_, ok=ok)
-            yield ToolResult(text or _content(raw), ok, id_)
+            events.append(ToolResult(text or _content(raw), ok, id_))
+        return events
 
     def result(self, record: Record) -> Iterator[Event]:
         facts = self.facts
@@ -168,7 +173,7 @@ def decode(lines: Iterable[bytes]) -> Generator[Event, None, Facts]:
     stream = _Stream()
     facts = stream.facts
     facts.tool_calls = stream.calls.uses
-    takes: dict[str, Callable[[Record], Iterator[Event]]] = {
+    takes: dict[str, Callable[[Record], Iterable[Event]]] = {
         "tool_call": stream.tool_call, "tool_call_update": stream.tool_update, "usage": stream.spent,
         "plan": stream.plan, "max_turns_reached": stream.max_turns, "end": stream.end, "error": stream.end,
         "system": stream.system, "assistant": stream.assistant, "user": stream.user, "result": stream.result,
@@ -293,9 +298,19 @@ def _last(facts: Facts) -> Note:
     return Note(_plain(facts.reason) or facts.terminal or "", "error")
 
 
+_BYTES = '{"type":"Bash","output":['
+
+
 def _unpacked(content: str) -> object:
     """A tool result is JSON in a text: the tool's raw output, or a list of contents where the tool failed."""
     try:
+        if content.startswith(_BYTES):
+            # The output is there as a list of bytes, which takes ten times as long to read, and again as a text.
+            raw = obj(loads('{"type":"Bash",' + content[content.index("]", len(_BYTES)) + 2 :]))
+            told = string(raw.get("output_for_prompt"))
+            if told.startswith("exit: "):
+                raw["output"] = told.partition("\n")[2]
+                return raw
         return loads(content)
     except ValueError:
         return [{"content": {"text": content}}]

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 
 _SHOWN = 200
+_MOST = 1 << 53
+"""Beyond it a whole number is no amount, and far beyond no float either."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LENIENT = json.JSONDecoder(strict=False)
 
@@ -120,13 +122,15 @@ def string(value: object) -> str:
 
 def count(value: object) -> int | None:
     """The value if it is a whole number from 0 up, else None: unknown, never 0."""
+    if type(value) is int:
+        return value if value >= 0 else None
     if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+        return int(value) if value >= 0 else None
+    return None
 
 
 def money(value: object) -> float | None:
     """The value if it is a finite number from 0 up, else None."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        return None
-    return float(value)
+    if type(value) is float:
+        return value if 0 <= value < math.inf else None
+    return float(value) if type(value) is int and 0 <= value <= _MOST else None

@@ -56,9 +56,11 @@ class ExitCode:
         return next((code for code in cls.PRECEDENCE if code in codes), 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Tokens:
     """Tokens of one run alone, in disjoint kinds; unknown is None, never 0.
+
+    Never changed; not frozen all the same, since decoders add up thousands of them, and that would triple the cost.
 
     Attributes:
         input: Prompt tokens that were neither read from nor written to a cache.
@@ -76,16 +78,12 @@ class Tokens:
 
     def __add__(self, other: Tokens) -> Tokens:
         """Sum kind by kind; a kind known on one side only keeps that side's number."""
-
-        def both(a: int | None, b: int | None) -> int | None:
-            return b if a is None else a if b is None else a + b
-
         return Tokens(
-            both(self.input, other.input),
-            both(self.cached, other.cached),
-            both(self.cache_write, other.cache_write),
-            both(self.output, other.output),
-            both(self.reasoning, other.reasoning),
+            _both(self.input, other.input),
+            _both(self.cached, other.cached),
+            _both(self.cache_write, other.cache_write),
+            _both(self.output, other.output),
+            _both(self.reasoning, other.reasoning),
         )
 
     @property
@@ -98,3 +96,7 @@ class Tokens:
         """The known kinds only."""
         kinds = ("input", "cached", "cache_write", "output", "reasoning")
         return {kind: n for kind in kinds if (n := getattr(self, kind)) is not None}
+
+
+def _both(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else a + b

@@ -116,3 +116,4 @@ def test_looks_into_values_of_the_wrong_kind_are_safe() -> None:
         2,
     )
     assert (money(True), money(-1), money(math.inf), money("1"), money(2)) == (None, None, None, None, 2.0)
+    assert (money(10**400), money(math.nan), money(-0.5), money(0.5)) == (None, None, None, 0.5)
