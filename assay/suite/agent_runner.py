@@ -15,7 +15,7 @@ from assay.suite.judging.judge import CommandJudge, Judge, judge_score
 from assay.suite.judging.spec import JudgeSpec
 from assay.suite.metrics.case import AgentCase, Metric
 from assay.suite.metrics.output import Answered
-from assay.suite.patterns import Undecided
+from assay.suite.patterns import TOO_DEEP, Undecided
 from assay.suite.suite import Suite
 
 MakeJudge = Callable[[JudgeSpec], Judge]
@@ -112,6 +112,8 @@ def _scored(metric: Metric, prompt: str, trajectory: Trajectory) -> Score:
         return metric.score(prompt, trajectory)
     except Undecided as why:
         return Score.error(str(why))
+    except RecursionError:
+        return Score.error(TOO_DEEP)
 
 
 def _merged(scores: Sequence[Score], runs: int) -> Score:

@@ -28,10 +28,11 @@ def arguments_for(schema: Mapping[str, Any]) -> dict[str, object] | None:
 
     None if no arguments could be made up that obey the schema.
     """
-    value = example(schema, schema)
     try:
+        value = example(schema, schema)
         return value if isinstance(value, dict) and not value_problem(value, schema) else None
-    except Undecided:
+    except (Undecided, ArithmeticError, TypeError, ValueError):
+        # A stranger's schema may ask for NaN things, or for multiples of a text.
         return None
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 MATCH_SECONDS = 5.0
 """What matching may take for one score, all its patterns together."""
+TOO_DEEP = "it is nested too deeply to be compared, so there is no score"
 _HERE_MOST = 10**8
 """Instructions times bytes that are matched in this process: less than a second at 8 ns each, the slowest seen."""
 _LONGEST = 10_000

@@ -10,9 +10,10 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
-from assay.suite.patterns import MATCH_SECONDS, BadPattern, Pattern, Undecided, in_time
+from assay.model.score import exact
+from assay.suite.patterns import MATCH_SECONDS, TOO_DEEP, BadPattern, Pattern, Undecided, in_time
 
 _TYPES: dict[str, Callable[[object], bool]] = {
     "object": lambda v: isinstance(v, Mapping),
@@ -155,7 +156,10 @@ def value_problem(value: object, schema: object, end: float | None = None, *, pa
         Undecided: There was none, or a pattern was met that may not be matched.
     """
     end = time.monotonic() + MATCH_SECONDS if end is None else end
-    return _problem(value, schema, _Whole(schema, end, patterns), "", 0)
+    try:
+        return _problem(value, schema, _Whole(schema, end, patterns), "", 0)
+    except RecursionError:
+        raise Undecided(TOO_DEEP) from None
 
 
 def _problem(value: object, schema: object, whole: _Whole, where: str, depth: int) -> str:
@@ -209,11 +213,14 @@ def _number_problem(value: object, schema: Mapping[str, Any], name: str) -> str:
         if isinstance(limit, int | float) and not isinstance(limit, bool) and not good(value, limit):
             return f"{name} is {words} {limit}"
     step = schema.get("multipleOf")
-    if isinstance(step, int | float) and step > 0 and math.isfinite(value):
-        times = value / step
-        if times != round(times):
-            return f"{name} is no multiple of {step}"
+    if _finite(step) and step > 0 and _finite(value) and exact(value) % exact(step):
+        return f"{name} is no multiple of {step}"
     return ""
+
+
+def _finite(number: object) -> TypeGuard[float]:
+    """Whether it is a number that is written with digits: such are compared exactly, however large."""
+    return type(number) is int or (isinstance(number, float) and math.isfinite(number))
 
 
 def _text_problem(value: object, schema: Mapping[str, Any], whole: _Whole, where: str, depth: int) -> str:  # noqa: ARG001

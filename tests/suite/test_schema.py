@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import math
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.suite.checks.lists import digest
 from assay.suite.examples_of import arguments_for
+from assay.suite.patterns import Undecided
 from assay.suite.schema import same, schema_problem, value_problem
 
 jsonschema: Any = importlib.import_module("jsonschema")  # comes with the SDK, and has no types
@@ -91,6 +94,33 @@ def test_references_and_places() -> None:
     assert "nested too deeply" in value_problem(1, loop)
 
 
+@pytest.mark.parametrize(
+    ("value", "step", "good"),
+    [
+        (0.3, 0.1, True),
+        (0.35, 0.1, False),
+        (10**400, 10, True),
+        (10**400 + 1, 10, False),
+        (10**400, 0.5, True),
+        (math.inf, 2, True),
+        (1, math.nan, True),
+        (1e308, 1e-300, True),
+    ],
+)
+def test_multiples(value: float, step: float, good: bool) -> None:
+    assert (value_problem(value, {"multipleOf": step}) == "") is good
+
+
+def test_what_is_nested_beyond_all_measure() -> None:
+    deep: list[list[Any]] = [[], []]
+    for _ in range(5000):
+        deep = [[deep[0]], [deep[1]]]
+    with pytest.raises(Undecided, match="nested too deeply"):
+        value_problem(deep, {"uniqueItems": True})
+    tool: dict[str, Any] = {"inputSchema": deep}
+    assert digest(tool).startswith("sha256:")
+
+
 def test_one_is_one_point_nought_and_not_true() -> None:
     assert same({"a": [1]}, {"a": [1.0]})
     assert not same(True, 1)
@@ -116,6 +146,10 @@ def test_one_is_one_point_nought_and_not_true() -> None:
             {"a": "x", "b": 5, "c": [False], "d": "2026-01-02", "e": 2.5},
         ),
         ({"type": "object", "required": ["a"], "properties": {"a": {"type": "string", "pattern": "^[0-9]{9}$"}}}, None),
+        ({"type": "object", "required": ["a"], "properties": {"a": {"type": "array", "minItems": math.nan}}}, None),
+        ({"type": "object", "required": ["a"], "properties": {"a": {"type": "array", "minItems": 10**15}}}, None),
+        ({"type": "object", "required": ["a"], "properties": {"a": {"type": "integer", "minimum": math.inf}}}, None),
+        ({"type": "object", "required": ["a"], "properties": {"a": {"type": "integer", "multipleOf": "x"}}}, None),
     ],
 )
 def test_made_up_arguments(schema: dict[str, Any], wanted: dict[str, Any] | None) -> None:

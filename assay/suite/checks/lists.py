@@ -20,6 +20,7 @@ from assay.suite.wire.answers import Listing
 from assay.suite.wire.faults import RpcError
 
 _PINNED = ("inputSchema", "outputSchema")
+_DEEPEST = 220
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +108,20 @@ def digest(tool: Mapping[str, Any]) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
-def _without_words(node: object) -> object:
-    """A schema without what only people read; a property that happens to be called so is kept."""
+def _without_words(node: object, depth: int = 0) -> object:
+    """A schema without what only people read; a property that happens to be called so is kept.
+
+    What is nested more deeply than any schema that is one is left out too.
+    """
+    if depth > _DEEPEST:
+        return None
     if not isinstance(node, Mapping):
-        return [_without_words(item) for item in node] if isinstance(node, list) else node
+        return [_without_words(item, depth + 1) for item in node] if isinstance(node, list) else node
     out = {}
     for key, value in node.items():
         if key in ("description", "title", "$schema", "examples") and not isinstance(value, Mapping):
             continue
-        out[key] = _without_words(value)
+        out[key] = _without_words(value, depth + 1)
     return out
 
 
