@@ -6,7 +6,7 @@ import ipaddress
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from assay.run.ask import Ask, ask_of, task_of
 from assay.run.job import Job, Stop
 from assay.run.repository import look
 from assay.sandbox import volumes
-from assay.sandbox.archive import TarReader
+from assay.sandbox.archive import END, TarReader
 from assay.sandbox.engine import Engine, Spec
 from tests.ask.conftest import MakeRepository, hash_of
 from tests.ask.watching import Recorder
@@ -248,22 +248,68 @@ def test_nothing_private_can_be_reached(
     assert [line for line in said if not line.endswith(" refused")] == []
 
 
-@pytest.mark.timeout(400)
-def test_a_large_repository_is_copied_within_its_time(
-    engine: Engine, image: str, copies: list[Ask], tmp_path: Path
-) -> None:
-    """A quarter of a gigabyte, so that the machine's other work does not decide; the second time costs a moment."""
-    folder = tmp_path / "large"
-    folder.mkdir()
+def large(folder: Path) -> None:
+    """A quarter of a gigabyte in few files."""
     block = os.urandom(1 << 20)
     for n in range(256):
         (folder / f"{n}.bin").write_bytes(block)
-    one = about(folder, copies)
-    began = time.monotonic()
-    filled(engine, one, image, tmp_path)
-    first = time.monotonic() - began
-    began = time.monotonic()
-    filled(engine, about(folder, copies), image, tmp_path)
-    again = time.monotonic() - began
-    assert first < 30
-    assert again < max(5.0, first / 2)
+
+
+def many(folder: Path) -> None:
+    """Twenty thousand files."""
+    for n in range(20):
+        (folder / f"d{n}").mkdir()
+        for m in range(1000):
+            os.close(os.open(f"{folder}/d{n}/f{m}", os.O_WRONLY | os.O_CREAT, 0o644))
+
+
+ROUNDS = 5
+"""At most, taken in turn; the best of each counts: others use this machine as well, and its speed drifts."""
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("make", [large, many])
+def test_a_copy_costs_little_beyond_what_the_engine_takes_for_the_same_bytes(
+    engine: Engine, image: str, copies: list[Ask], tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    """Looking through the folder and a copy of it, against a bare upload; the second time costs a moment.
+
+    A gigabyte in about ten seconds is what an engine does that takes 150 MB a second.
+    """
+    folder = tmp_path / make.__name__
+    folder.mkdir()
+    make(folder)
+    best = {"bare": float("inf"), "ours": float("inf"), "again": float("inf")}
+
+    def timed(name: str, work: Callable[[], object]) -> None:
+        began = time.monotonic()
+        work()
+        best[name] = min(best[name], time.monotonic() - began)
+
+    things = about(folder, copies).repository
+    assert things is not None
+    data = b"".join(volumes.stream(things.things, 1000, volumes.Copied(), lambda _: False)) + END
+    for n in range(ROUNDS):
+        timed("bare", lambda: uploaded(engine, image, data))
+        # Another state, which is another copy.
+        (folder / "state").write_text(str(n))
+        timed("ours", lambda: filled(engine, about(folder, copies), image, tmp_path))
+        timed("again", lambda: filled(engine, about(folder, copies), image, tmp_path))
+        if best["ours"] <= 2 * best["bare"] + 1 and best["again"] <= max(1.0, best["ours"] / 2):
+            return
+    pytest.fail(f"seconds: {best}")
+
+
+def uploaded(engine: Engine, image: str, data: bytes) -> None:
+    """The same with nothing but the engine's own interface: a volume, a container that mounts it, one upload."""
+    api, name = engine.api, f"assay-test-{time.time_ns()}"
+    api.create_volume(name)
+    try:
+        config = api.create_host_config(binds={name: {"bind": "/copy", "mode": "rw"}})
+        made = api.create_container(image, ["/"], entrypoint=[], host_config=config, labels={"assay-test": "1"})["Id"]
+        try:
+            assert api.put_archive(made, "/copy", data)
+        finally:
+            api.remove_container(made, force=True)
+    finally:
+        api.remove_volume(name)
