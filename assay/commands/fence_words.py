@@ -38,10 +38,14 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
         "no such name": unknown,
         "refused": addresses,
         "wrong server": _counts(report, "servers_refused"),
+        "refused request": _counts(report, "requests_refused"),
     }
     for what, counts in seen.items():
         if counts:
             yield f"{what}: {_listed(counts)}"
+    injected = report.get("requests_injected")
+    if isinstance(injected, int):
+        yield f"requests that got the credential: {injected}"
     packets = report.get("packets_refused")
     if packets and not addresses:
         yield f"refused: {packets} packets"

@@ -155,6 +155,8 @@ def test_ten_thousand_runs_are_listed_in_a_second(project: MakeProject) -> None:
                 "names_refused": {f"n{n}.t": n for n in range(1, 8)},
                 "addresses_refused": {"tcp 8.8.8.8:80": 2},
                 "servers_refused": {"-": 1},
+                "requests_refused": {"api.test/admin not below a path of the entry": 4},
+                "requests_injected": 12,
                 "packets_refused": 2,
             },
             [
@@ -163,6 +165,8 @@ def test_ten_thousand_runs_are_listed_in_a_second(project: MakeProject) -> None:
                 "no such name: n7.t (7), n6.t (6), n5.t (5), n4.t (4), n3.t (3), 2 more (--part network)",
                 "refused: tcp 8.8.8.8:80 (2)",
                 "wrong server: - (1)",
+                "refused request: api.test/admin not below a path of the entry (4)",
+                "requests that got the credential: 12",
             ],
         ),
         ([], ["closed"]),
