@@ -49,7 +49,7 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
     packets = report.get("packets_refused")
     if packets and not addresses:
         yield f"refused: {packets} packets"
-    elif not packets and not unknown:
+    elif not packets and not unknown and not seen["refused request"]:
         yield "refused nothing"
 
 

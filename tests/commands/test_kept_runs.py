@@ -169,6 +169,10 @@ def test_ten_thousand_runs_are_listed_in_a_second(project: MakeProject) -> None:
                 "requests that got the credential: 12",
             ],
         ),
+        (
+            {"requests_injected": 0, "requests_refused": {"api.t/x: no": 2}, "packets_refused": 0},
+            ["closed", "refused request: api.t/x: no (2)", "requests that got the credential: 0"],
+        ),
         ([], ["closed"]),
         ({"names_asked": 3, "addresses_refused": {"x": "y"}, "packets_refused": None}, ["closed", "refused nothing"]),
         (None, ["closed"]),
