@@ -36,7 +36,7 @@ def verdict_words(run: Mapping[str, Any]) -> str:
     """The verdict, with its reason or score where there is one."""
     verdict = run.get("verdict")
     if verdict is None:
-        return "not graded"
+        return _reason(run.get("verdict_reason") or "") or "not graded"
     if verdict == "none":
         return "no checker"
     said = [_reason(run.get("verdict_reason") or "")]

@@ -225,6 +225,9 @@ def _surroundings(attempt: Attempt, pool: ThreadPoolExecutor) -> Iterator[str]:
 def prepare_grading(attempt: Attempt, pool: ThreadPoolExecutor) -> Future[Grading] | None:
     """Create the checker's container while the left files are being collected."""
     record, checker = attempt.record, checker_of(attempt.job, replaces=bool(attempt.before))
+    if attempt.ungraded and record.ending is not None and record.ending.graded:
+        record.verdict_reason = f"not graded: {attempt.ungraded}"
+        return None
     if checker is None or record.ending is None or not record.ending.graded:
         return None
     if attempt.job.task.digest != record.task_digest:
@@ -284,21 +287,29 @@ def _collect(attempt: Attempt, container: str) -> collect.Left:
     collect.note_withheld(left, _known_changes(attempt, container), job.folder)
     if left.listed:
         attempt.dir.write(collect.LISTED, attempt.redactor.clean(b"".join(line + b"\n" for line in left.listed)))
-    given = attempt.before | collect.given_tree([*launch.given(job), launch.END], job.folder)
-    lines = list(collect.changes(given, left.tree))
-    attempt.dir.write(collect.CHANGES, attempt.redactor.clean(b"".join(line + b"\n" for line in lines)))
-    record.changes = len(lines)
+    _note_changes(attempt, left)
     record.left = "complete" if left.complete else "truncated"
     record.left_reason = left.reason or None
     record.secrets_redacted = attempt.redactor.count or None
-    attempt.log.info("collected", entries=len(left.tree), changes=len(lines), left=record.left, reason=left.reason)
+    attempt.log.info("collected", entries=len(left.tree), changes=record.changes, left=record.left, reason=left.reason)
     return left
+
+
+def _note_changes(attempt: Attempt, left: collect.Left) -> None:
+    """What was left against what was given; where the task is gone, nobody knows what was given."""
+    job = attempt.job
+    if attempt.ungraded:
+        return
+    given = attempt.before | collect.given_tree([*launch.given(job), launch.END], job.folder)
+    lines = list(collect.changes(given, left.tree))
+    attempt.dir.write(collect.CHANGES, attempt.redactor.clean(b"".join(line + b"\n" for line in lines)))
+    attempt.record.changes = len(lines)
 
 
 def _grade(attempt: Attempt, left: collect.Left, creating: Future[Grading] | None) -> None:
     record = attempt.record
     if creating is None:
-        if attempt.job.task.checker is None:
+        if attempt.job.task.checker is None and not attempt.ungraded:
             record.verdict = Verdict.NONE
         return
     grading = creating.result()

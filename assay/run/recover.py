@@ -21,11 +21,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from assay.model.errors import ConfigError, CredentialMissing, UsageError
+from assay.model.errors import AssayError, ConfigError, CredentialMissing, UsageError
 from assay.model.outcome import Ending, Verdict
 from assay.model.project import Project
 from assay.model.record import RunRecord, State
-from assay.model.task import Task, load_task
+from assay.model.task import Task, TaskSettings, load_task
 from assay.run import account, agent, ask, collect, launch, lifecycle, place, prepare, snapshot
 from assay.run.agent import Over
 from assay.run.attempt import Attempt
@@ -64,7 +64,7 @@ def recover(
     """Bring one left-over run to its end; None if another process has taken it up meanwhile.
 
     Raises:
-        UsageError: Its task is no longer there; nothing was touched.
+        UsageError: It runs on another engine, or its agent is not in the registry any more; nothing was touched.
         CredentialMissing: The agent had a credential that must be known to be kept out of what is kept.
         Unmeasured: The engine or the disk failed again.
     """
@@ -76,15 +76,18 @@ def recover(
     _check_engine(run, engine)
     roles = {c["Labels"].get("assay.role", ""): c for c in containers}
     try:
-        job = _job(project, run.record, engine, secrets="agent" in roles)
+        task, ungraded = _task(run, engine, roles)
+        job = _job(project, run.record, task, engine, secrets="agent" in roles)
         run.adopt()
     except BaseException:
         run.release()
         raise
     attempt = lifecycle.attempt_at(job, engine, watch, stop, run)
-    attempt.taken_over = True
+    attempt.taken_over, attempt.ungraded = True, ungraded
     attempt.log.info("taken over", state=str(run.record.state), containers=sorted(roles))
     watch.began(run.record)
+    if ungraded:
+        attempt.say(f"followed to its end and kept, but not graded: {ungraded}")
     with lifecycle.committed(attempt), _cleared(attempt), _around(attempt, containers):
         _go_on(attempt, roles, pool)
     return run.record
@@ -228,22 +231,40 @@ def _clear_kept(attempt: Attempt) -> None:
         (path / name).unlink(missing_ok=True)
 
 
-def _job(project: Project, record: RunRecord, engine: Engine, *, secrets: bool) -> Job:
+def _task(run: RunDir, engine: Engine, containers: dict[str, dict[str, Any]]) -> tuple[Task, str]:
+    """The run's task, and why it cannot be graded if that is not there any more.
+
+    An agent is not left at work unwatched because a folder was moved away: its container knows where it works.
+    """
+    record = run.record
+    if record.repository is not None:
+        return ask.as_it_was(run.path, record)[0], ""
+    path = Path(record.task_path)
+    try:
+        return load_task(path), ""
+    except AssayError as error:
+        why = f"{error}; `assay grade RUN --task FOLDER` does it"
+    known: dict[str, Any] = engine.inspect(str(containers["agent"]["Id"]))["Config"] if "agent" in containers else {}
+    settings = TaskSettings(
+        workdir=known.get("WorkingDir") or TaskSettings().workdir,
+        user="root" if str(known.get("User", "")).startswith("0:") else "agent",
+    )
+    prompt = (run.path / "prompt.md").read_text("utf-8", "surrogateescape")
+    return Task(path, prompt, settings, solution=path / "solution"), why
+
+
+def _job(project: Project, record: RunRecord, task: Task, engine: Engine, *, secrets: bool) -> Job:
     """The job as it was, for what is left to do of it.
 
     Args:
         project: Settings, registry.
         record: Of the run.
+        task: Its task.
         engine: Where its images are.
         secrets: Whether its credential must be known.
     """
     run = project.runs / record.id
-    task: Task
-    about = None
-    if record.repository is not None:
-        task, about = ask.as_it_was(run, record)
-    else:
-        task = load_task(Path(record.task_path))
+    about = ask.kept(run) if record.repository is not None else None
     choice = project.registry.validate_choice(record.agent, record.model, record.effort)
     rehearse = str(run / "rehearsal.toml") if record.rehearsal else None
     command = "" if choice.agent == "script" else None

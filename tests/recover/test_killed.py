@@ -216,6 +216,35 @@ def test_a_key_that_is_missing_is_named_and_nothing_is_lost(drip: MakeDrip) -> N
 
 
 @pytest.mark.timeout(90)
+@pytest.mark.parametrize("ended", [False, True], ids=["at work", "ended"])
+def test_a_task_that_was_moved_away_leaves_no_agent_unwatched(drip: MakeDrip, *, ended: bool) -> None:
+    """It is followed to its end and kept; whoever says where the task is has it graded."""
+    own = {
+        "tasks/drip/task.toml": 'workdir = "/app/deep"\n',
+        "tasks/drip/files/given.txt": "",
+        "tasks/drip/checker/check.sh": "#!/bin/sh\n[ -e given.txt ] || exit 1\n",
+    }
+    here = drip("steps=30\ndelay=0.1\n", **own)
+    running = here.start(*RUN)
+    eventually(lambda: here.runs and len(steps_of(here.runs[0])) > 1)
+    kill(running)
+    (here.root / "tasks/drip").rename(here.root / "elsewhere")
+    if ended:
+        eventually(lambda: [c for c in on_engine(here, role="agent") if c["State"] == "exited"])
+    here.run("recover", "-q").assert_code(3).assert_says("not graded", "no such task", "--task")
+    known = record(here.runs[0])
+    assert (known["state"], known["ending"], known["left"]) == ("committed", "finished", "complete")
+    assert "verdict" not in known
+    assert "changes" not in known
+    assert steps_of(here.runs[0]) == list(range(1, 31))
+    assert_nothing_left(here)
+    here.run("show", "last").assert_says("not graded: ", "no such task")
+    assert [entry.name for entry in (here.runs[0] / "left").iterdir()] == ["given.txt"]
+    here.run("grade", "last", "--task", "elsewhere").assert_code(0).assert_says("pass")
+    assert_nothing_left(here)
+
+
+@pytest.mark.timeout(90)
 def test_an_agent_whose_container_is_gone(drip: MakeDrip) -> None:
     here = drip("steps=200\ndelay=0.1\n")
     running = here.start(*RUN)
