@@ -24,6 +24,11 @@ FILL = "for n in $(seq 100); do dd if=/dev/zero of=f$n bs=1M count=8 2>/dev/null
 
 INIT = '{"type":"system","subtype":"init","session_id":"%s","model":"one","tools":["Bash"]}'
 SCRIPT = base64.b64encode(f"#!/bin/sh\nprintf '{INIT}\\n' \"$1\"\nexec {HOG}\n".encode()).decode()
+SAYS = '{"type":"assistant","message":{"id":"m","content":[{"type":"text","text":"ready"}],"usage":{}}}'
+WHEN_TOLD = base64.b64encode(
+    f"#!/bin/sh\ntrap 'told=1' USR1\nprintf '{INIT}\\n{SAYS}\\n' \"$1\"\n"
+    f'while [ -z "$told" ]; do sleep 0.1; done\nexec {HOG}\n'.encode()
+).decode()
 HUNGRY = f"""
 [agents.hungry]
 title = "Hungry"
@@ -115,6 +120,21 @@ def test_memory_that_runs_out_is_no_interruption(project: MakeProject) -> None:
     record = read_record(path)
     assert (record.ending, record.reason) == (Ending.CRASHED, "out of memory (64MiB allowed)")
     assert record.exit_code == 128 + 9
+
+
+def test_memory_that_ran_out_while_nobody_looked_on(project: MakeProject, engine: Engine) -> None:
+    when_told = HUNGRY.replace(SCRIPT, WHEN_TOLD)
+    here = project({"tasks/t/prompt.md": "-", "tasks/t/task.toml": 'memory = "64MiB"\n', "agents.toml": when_told})
+    running = here.start("run", "tasks/t", "--agent", "hungry", env={"HUNGRY_KEY": "-"})
+    running.wait_for("ready", 200)
+    running.kill()
+    (path,) = here.runs
+    (agent,) = engine.containers({"assay.run": path.name, "assay.role": "agent"})
+    engine.signal(agent["Id"], "USR1")
+    engine.wait(agent["Id"], 60)
+    here.run("recover", "-q", env={"HUNGRY_KEY": "-"}).assert_code(3).assert_says("crashed", "out of memory")
+    record = read_record(path)
+    assert (record.ending, record.reason) == (Ending.CRASHED, "out of memory (64MiB allowed)")
 
 
 def test_a_killed_child_alone_is_a_note(project: MakeProject) -> None:
