@@ -197,7 +197,7 @@ def _ask(project: Project, question: str, given: dict[str, Any]) -> Asked | None
 
 def _follow_up(project: Project, question: str, given: dict[str, Any]) -> Asked:
     from assay.run.ask import follow_up
-    from assay.run.record import find_run
+    from assay.run.find import find_run
     from assay.stage.climb import Climb
     from assay.stage.plan import Plan, Rung, Step
 

@@ -87,8 +87,8 @@ def needed(engine: Engine, root: Path, *, force: bool, snapshots: bool) -> Neede
     Raises:
         EngineError: The engine failed.
     """
+    from assay.run.find import all_runs
     from assay.run.owner import alive
-    from assay.run.record import all_runs
 
     found, roots = Needed(), {root}
     labels = [container.get("Labels") or {} for container in engine.containers()]

@@ -44,7 +44,7 @@ def efforts(ctx: click.Context, _param: click.Parameter, incomplete: str) -> lis
 
 def runs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Ids of kept runs, the newest first."""
-    from assay.run.record import run_names
+    from assay.run.find import run_names
 
     names = reversed(run_names(find_root() / "runs"))
     return _items(["last", *names], incomplete)[:NEWEST]

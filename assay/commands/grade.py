@@ -35,8 +35,9 @@ def command(run: str, task: Path | None, *, as_json: bool) -> int:
     from assay.commands.words import result_line
     from assay.model.project import find_project
     from assay.run import regrade
+    from assay.run.find import find_run
     from assay.run.job import Stop
-    from assay.run.record import find_run, grades
+    from assay.run.record import grades
     from assay.sandbox.engine import Engine
 
     project = find_project()

@@ -18,7 +18,7 @@ def hint() -> None:
         runs = find_root() / "runs"
         if not os.path.isdir(runs):  # noqa: PTH112 - what comes next is imported for a reason only
             return
-        from assay.run.record import left_behind
+        from assay.run.find import left_behind
 
         names = left_behind(runs)
         if names:

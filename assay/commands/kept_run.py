@@ -21,7 +21,8 @@ def kept_run(name: str) -> tuple[Path, RunRecord, Trajectory]:
     """
     from assay import decoders
     from assay.model.project import find_project
-    from assay.run.record import find_run, read_record
+    from assay.run.find import find_run
+    from assay.run.record import read_record
 
     given = Path(name)
     path = given if (given / "run.toml").is_file() else find_run(find_project().runs, name)

@@ -29,7 +29,8 @@ def command(run: str, prompt: str | None, *, force: bool, quiet: bool, as_json: 
     from assay.model.project import find_project
     from assay.run import resume
     from assay.run.chain import chain, total
-    from assay.run.record import find_run, read_record, resumed_by
+    from assay.run.find import find_run
+    from assay.run.record import read_record, resumed_by
     from assay.stage.climb import Climb
     from assay.stage.plan import Plan, Rung, Step
 

@@ -113,7 +113,7 @@ def carry_out(project: Project, what: Climb, given: dict[str, Any]) -> int:
     from assay.commands.stopping import stop_on_signals
     from assay.commands.summary import Prices, summary_json, summary_lines
     from assay.commands.views import view_for
-    from assay.run.record import all_runs, refuse_unwritable
+    from assay.run.find import all_runs, refuse_unwritable
     from assay.sandbox.engine import Engine
     from assay.stage.climb import climb
     from assay.stage.earlier import Earlier

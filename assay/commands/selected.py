@@ -33,7 +33,7 @@ def selected(runs: Path, filters: Mapping[str, Iterable[str]]) -> Iterator[dict[
         runs: Where run directories are.
         filters: Key of the record to the values that fit, any of them; an empty one lets everything through.
     """
-    from assay.run.record import all_runs
+    from assay.run.find import all_runs
 
     tests = [_test(key, tuple(values)) for key, values in filters.items() if values]
     for run in all_runs(runs):

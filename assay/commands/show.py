@@ -34,7 +34,8 @@ def command(run: str, parts: tuple[str, ...], *, as_json: bool) -> None:
     Nothing that came out of a container acts on the terminal.
     """
     from assay.model.place import find_root
-    from assay.run.record import find_run, latest_verdict, read_record
+    from assay.run.find import find_run
+    from assay.run.record import latest_verdict, read_record
 
     path = find_run(find_root() / "runs", run)
     record = latest_verdict(read_record(path), path)

@@ -72,7 +72,8 @@ def _uses(runs: Path) -> dict[str, tuple[bool, str]]:
     """What each snapshot is good for, by its id; the last run that names it counts."""
     from assay.commands.words import resumable_when
     from assay.model.record import State
-    from assay.run.record import all_runs, resumed_by
+    from assay.run.find import all_runs
+    from assay.run.record import resumed_by
 
     uses: dict[str, tuple[bool, str]] = {}
     found = {run["id"]: run for run in all_runs(runs)} if runs.is_dir() else {}

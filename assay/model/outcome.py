@@ -29,6 +29,10 @@ class Ending(StrEnum):
         return not self.graded
 
 
+RUNG_PASSED = "rung passed"
+"""The reason of a run that was interrupted because nobody needs its answer any more: no snapshot is taken of it."""
+
+
 class Verdict(StrEnum):
     """What the checker says of the files left."""
 

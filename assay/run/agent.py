@@ -14,13 +14,12 @@ from datetime import datetime
 from assay import decoders
 from assay.model.errors import EngineError
 from assay.model.events import Event, Note
-from assay.model.outcome import Ending
+from assay.model.outcome import RUNG_PASSED, Ending
 from assay.model.record import State
 from assay.run import ask, collect, launch, limits, promises
 from assay.run.attempt import Attempt
 from assay.run.conclude import conclude
 from assay.run.follow import Follower
-from assay.run.job import RUNG_PASSED
 from assay.run.mend import mend
 from assay.run.place import Place
 from assay.run.record import now

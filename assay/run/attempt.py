@@ -7,10 +7,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from assay.model.outcome import Ending
+from assay.model.outcome import RUNG_PASSED, Ending
 from assay.model.record import RunRecord
 from assay.run.collect import Tree
-from assay.run.job import RUNG_PASSED, Job, Stop, Watch
+from assay.run.job import Job, Stop, Watch
 from assay.run.launch import Start
 from assay.run.log import Log
 from assay.run.record import RunDir

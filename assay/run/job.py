@@ -46,10 +46,6 @@ class Images:
     env: Mapping[str, None] = field(default_factory=dict)
 
 
-RUNG_PASSED = "rung passed"
-"""The reason of a `Stop` that ends runs whose answer nobody needs any more: no snapshot is taken of them."""
-
-
 @dataclass(frozen=True, slots=True)
 class Earlier:
     """The run that a resumed one goes on with.

@@ -8,28 +8,23 @@ by the checker alone.
 from __future__ import annotations
 
 import contextlib
-import traceback
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from assay import decoders
-from assay.model.errors import AssayError, EngineError
-from assay.model.events import Exit, Facts
-from assay.model.outcome import Ending, Verdict
+from assay.model.errors import EngineError
+from assay.model.outcome import Verdict
 from assay.model.record import RunRecord, State
 from assay.run import account, agent, collect, launch, place, prices, snapshot
 from assay.run.attempt import Attempt
-from assay.run.chain import chain
-from assay.run.follow import EVENTS
 from assay.run.grade import Checker, Grading
-from assay.run.job import RUNG_PASSED, Job, Stop, Watch
+from assay.run.job import Job, Stop, Watch
 from assay.run.judge import Graded, Kind
 from assay.run.log import Log
 from assay.run.owner import me
 from assay.run.record import RunDir, now
 from assay.run.redact import Redactor
-from assay.run.session import session_begun, session_file
+from assay.run.salvage import failed, salvaged
 from assay.sandbox.engine import Engine
 
 
@@ -50,7 +45,11 @@ def perform(job: Job, engine: Engine, watch: Watch, stop: Stop, pool: ThreadPool
     attempt = _begin(job, engine, watch, stop)
     with committed(attempt):
         if not agent.called_off(attempt):
-            with account.alone(attempt), _surroundings(attempt, pool) as container, salvaged(attempt, container):
+            with (
+                account.alone(attempt),
+                _surroundings(attempt, pool) as container,
+                salvaged(attempt, container),
+            ):
                 agent.follow(attempt, container)
                 attempt.dir.save(State.STOPPED)
                 left, grading = keep(attempt, container, pool)
@@ -63,7 +62,7 @@ def keep(attempt: Attempt, container: str, pool: ThreadPoolExecutor) -> tuple[co
     grading = prepare_grading(attempt, pool)
     account.settle(attempt, container)
     left = _collect(attempt, container)
-    _snapshot(attempt, container)
+    snapshot.keep(attempt, container)
     attempt.dir.save(State.COLLECTED)
     return left, grading
 
@@ -72,7 +71,7 @@ def judge(attempt: Attempt, left: collect.Left, grading: Future[Grading] | None)
     """Verdict and cost."""
     _grade(attempt, left, grading)
     _price(attempt)
-    _forget_earlier(attempt)
+    snapshot.forget_earlier(attempt)
 
 
 # -- the steps ------------------------------------------------------------------------------------------------------
@@ -154,7 +153,7 @@ def committed(attempt: Attempt) -> Iterator[None]:
             _await(attempt, removal)
         attempt.dir.commit()
     except Exception as error:
-        _failed(attempt, error)
+        failed(attempt, error)
         raise
     finally:
         attempt.dir.release()
@@ -168,39 +167,6 @@ def _await(attempt: Attempt, removal: Future[None]) -> None:
         removal.result()
     except EngineError as error:
         attempt.say(f"something was left behind, `assay clean` removes it: {error}")
-
-
-@contextlib.contextmanager
-def salvaged(attempt: Attempt, container: str) -> Iterator[None]:
-    """If the disk or the engine fails under a run, keep what its agent did, as far as that goes, and then fail."""
-    try:
-        yield
-    except (AssayError, OSError) as error:
-        if attempt.record.times.started is not None:
-            with contextlib.suppress(AssayError, OSError):
-                _salvage(attempt, container, error)
-        raise
-
-
-def _salvage(attempt: Attempt, container: str, error: Exception) -> None:
-    record, engine = attempt.record, attempt.engine
-    engine.signal(container, "KILL")
-    engine.wait(container, agent.KILL_SECONDS)
-    if record.ending is Ending.FINISHED:
-        record.ending = Ending.CRASHED
-        record.reason = f"the agent had finished, but its files could not be kept: {error}"
-    if record.ending is None or record.ending.resumable:
-        record.ending, record.reason = record.ending or Ending.CRASHED, record.reason or str(error)
-        facts = stated(attempt)
-        record.session, record.tokens = record.session or facts.session, record.tokens or facts.tokens
-        if _has_session(attempt, container):
-            record.resumable = True
-            _snapshot(attempt, container)
-
-
-def _has_session(attempt: Attempt, container: str) -> bool:
-    job, engine, session = attempt.job, attempt.engine, attempt.record.session
-    return session_begun(engine, container, job, session, session_file(engine, container, job, session, attempt.start))
 
 
 @contextlib.contextmanager
@@ -328,40 +294,6 @@ def _grade(attempt: Attempt, left: collect.Left, creating: Future[Grading] | Non
     attempt.log.info("graded", verdict=str(graded.verdict), reason=graded.reason, seconds=graded.seconds)
 
 
-def _snapshot(attempt: Attempt, container: str) -> None:
-    """Keep an unfinished run so that it can be resumed, and any ask so that it can be followed up.
-
-    If that fails, a resume begins anew.
-    """
-    record = attempt.record
-    goes_on = record.resumable or (attempt.job.ask is not None and record.times.started is not None)
-    if record.reason == RUNG_PASSED:
-        record.resumable = False
-    elif goes_on and record.session is not None and record.snapshot is None and not attempt.stop.hard:
-        try:
-            snapshot.take(attempt, container)
-        except EngineError as error:
-            attempt.say(f"no snapshot could be taken: {error}")
-    earlier = attempt.job.earlier
-    if goes_on and record.snapshot is None and earlier is not None and earlier.kept:
-        # From where this run itself began rather than anew.
-        record.session, record.snapshot = earlier.record.session, earlier.record.snapshot
-
-
-def _forget_earlier(attempt: Attempt) -> None:
-    """Remove the snapshots of the runs that this one goes on with, unless a resume would still need one of them."""
-    record = attempt.record
-    if record.resumed_from is None or (record.resumable and not record.snapshot):
-        return
-    for before in reversed(chain(attempt.dir.path.parent, record)[:-1]):
-        if before.snapshot not in (None, record.snapshot):
-            try:
-                # One that a later snapshot was made of stays until that one goes.
-                attempt.engine.remove_image(before.snapshot)
-            except EngineError as error:
-                attempt.say(f"a snapshot was left behind, `assay clean` removes it: {error}")
-
-
 def write_grade(run: RunDir, number: int, graded: Graded, output: bytes, image: str) -> None:
     """Keep one grading: checker/N/output.txt and result.toml."""
     import tomli_w
@@ -388,53 +320,3 @@ def _price(attempt: Attempt) -> None:
     cost = prices.cost(entry, record.model_used or record.model or "", record.tokens)
     if cost is not None:
         record.cost_usd, record.cost_source = cost, "price-table"
-
-
-def _failed(attempt: Attempt, error: Exception) -> None:
-    """Leave a record that says what is known and no container, as far as the disk and the engine let us."""
-    attempt.log.error("failed", traceback="".join(traceback.format_exception(error)))
-    record = attempt.record
-    for removal in attempt.removals:
-        with contextlib.suppress(Exception):
-            removal.result()
-    gone = not _swept(attempt)
-    said = str(error) if isinstance(error, AssayError | OSError) else repr(error)
-    if record.ending is None:
-        record.ending = Ending.CRASHED
-    if record.times.started is None and attempt.job.earlier is not None:
-        attempt.not_begun()
-    if not record.ending.graded:
-        record.reason = record.reason or said
-    elif record.verdict is None:
-        record.verdict, record.verdict_reason = Verdict.CHECKER_ERROR, said
-    attempt.dir.make_room()
-    with contextlib.suppress(OSError, RuntimeError):
-        if gone and record.times.started is not None:
-            # The agent's container may outlive the engine's absence, and its work with it: left for `assay recover`.
-            attempt.dir.save()
-        else:
-            attempt.dir.commit()
-
-
-def stated(attempt: Attempt) -> Facts:
-    """What the stream states as far as it was kept."""
-    record = attempt.record
-    path = attempt.dir.path / EVENTS
-    decoder = decoders.get(record.decoder or "text")
-    decoding = decoder.decode(path.read_bytes().splitlines() if path.exists() else [])
-    try:
-        while True:
-            next(decoding)
-    except StopIteration as end:
-        facts: Facts = end.value
-    return decoder.conclude(facts, Exit(record.exit_code, stopped=record.exit_code is None))
-
-
-def _swept(attempt: Attempt) -> bool:
-    """Remove whatever of this run is on the engine; whether the engine could be asked."""
-    try:
-        for container in attempt.engine.containers({"assay.run": attempt.record.id}):
-            attempt.engine.remove(container["Id"])
-    except (EngineError, OSError):
-        return False
-    return True

@@ -1,15 +1,13 @@
-"""The run directory: the only place that writes in `runs/`.
+"""The run directory: with the index beside it the only place that writes in `runs/`.
 
 A directory without run.toml is no run yet. run.toml is replaced whole (temporary file, fsync, rename), its state only
-moves forward, and once committed it is never written again. Streams are appended line by line. index.jsonl is a cache
-of the committed records: an append that was lost is made good by the next reader.
+moves forward, and once committed it is never written again. Streams are appended line by line.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import re
 import secrets
@@ -24,12 +22,12 @@ from typing import IO, Any
 from assay.model.errors import ConfigError, UsageError
 from assay.model.outcome import Verdict
 from assay.model.record import STATES, RunRecord, State, slug
-from assay.run.owner import alive, me
+from assay.run.index import append_index
+from assay.run.owner import me
 
 RUN_FILE = "run.toml"
 LOCK = ".lock"
 RESUMED_BY = "resumed-by"
-INDEX = "index.jsonl"
 
 RESERVE = 64 << 10
 """Bytes that a lock file takes up, given back so that a full disk still has room for the last record."""
@@ -296,87 +294,6 @@ def latest_verdict(record: RunRecord, path: Path) -> RunRecord:
     return replace(record, verdict=Verdict(last["verdict"]), verdict_reason=last.get("reason"), score=last.get("score"))
 
 
-# -- finding runs ---------------------------------------------------------------------------------------------------
-
-
-def find_run(runs: Path, name: str) -> Path:
-    """The run directory that a path, a unique prefix of its id, or `last` means.
-
-    Raises:
-        UsageError: Nothing or more than one run is meant.
-    """
-    given = Path(name)
-    if (given / RUN_FILE).is_file():
-        return given
-    names = run_names(runs)
-    if name == "last":
-        if not names:
-            msg = f"there is no run in {runs}"
-            raise UsageError(msg)
-        return runs / names[-1]
-    wanted = given.name if given.parent == runs or len(given.parts) > 1 else name
-    found = [n for n in names if n == wanted] or [n for n in names if n.startswith(wanted)]
-    if len(found) == 1:
-        return runs / found[0]
-    if not found:
-        msg = f"no run {name!r} in {runs}; `assay ls` lists them"
-        raise UsageError(msg)
-    msg = f"{name!r} means {len(found)} runs ({found[0]} … {found[-1]}); give more of the id"
-    raise UsageError(msg)
-
-
-def run_names(runs: Path) -> list[str]:
-    """Ids of all runs, oldest first."""
-    try:
-        with os.scandir(runs) as entries:
-            return sorted(e.name for e in entries if e.name[:1].isdigit() and "Z-" in e.name)
-    except FileNotFoundError:
-        return []
-    except NotADirectoryError:
-        msg = f"{runs} is no folder, and runs are kept there: move what is there away"
-        raise UsageError(msg) from None
-
-
-def refuse_unwritable(runs: Path) -> None:
-    """See that runs can be kept, before anything is started.
-
-    Raises:
-        UsageError: They cannot; says why.
-    """
-    try:
-        runs.mkdir(parents=True, exist_ok=True)
-        trial = runs / f".trial-{secrets.token_hex(4)}"
-        trial.mkdir()
-        trial.rmdir()
-    except OSError as error:
-        msg = f"{runs} cannot be written, and runs are kept there: {error.strerror or error}"
-        raise UsageError(msg) from None
-
-
-def left_behind(runs: Path) -> list[str]:
-    """Ids of runs whose owner on this machine has died, oldest first; takes no lock and costs little."""
-    found = []
-    for name in run_names(runs):
-        # A committed run has no lock file any more.
-        if os.path.exists(f"{runs}/{name}/{LOCK}"):  # noqa: PTH110 - thousands of them
-            with contextlib.suppress(ConfigError):
-                record = read_record(runs / name)
-                if record.state is not State.COMMITTED and record.owner and alive(record.owner) is False:
-                    found.append(name)
-    return found
-
-
-def clear_unborn(runs: Path) -> None:
-    """Remove directories whose makers died before they were runs."""
-    for name in run_names(runs):
-        if not os.path.exists(f"{runs}/{name}/{RUN_FILE}"):  # noqa: PTH110 - thousands of them
-            unborn = RunDir(runs / name, RunRecord(name))
-            with contextlib.suppress(OSError):
-                if unborn.own() and not (unborn.path / RUN_FILE).exists():
-                    unborn.discard()
-            unborn.release()
-
-
 def cut_torn(path: Path) -> int:
     """Cut a torn last line off a kept stream; the size of what is left."""
     if not path.exists():
@@ -394,56 +311,3 @@ def cut_torn(path: Path) -> int:
         if at != size:
             file.truncate(at)
         return at
-
-
-# -- the index ------------------------------------------------------------------------------------------------------
-
-
-def index_line(record: RunRecord) -> bytes:
-    """The record as one line of JSON."""
-    return json.dumps(record.to_toml(), default=_iso, separators=(",", ":")).encode() + b"\n"
-
-
-def _iso(value: object) -> str:
-    if isinstance(value, datetime):
-        return value.isoformat().replace("+00:00", "Z")
-    raise TypeError(value)
-
-
-def append_index(runs: Path, record: RunRecord) -> None:
-    """Add a committed record. One write of one line: lines of several processes never mix."""
-    # A cache: the next reader makes good what could not be written.
-    with contextlib.suppress(OSError), (runs / INDEX).open("ab", buffering=0) as file:
-        file.write(index_line(record))
-
-
-def all_runs(runs: Path) -> Iterator[dict[str, Any]]:
-    """Every run as plain data (see `RunRecord.to_toml`, times as ISO text), oldest first, with its latest verdict.
-
-    Committed runs come from the index; one that the index does not know is read from its directory and, if
-    committed, added to it. A directory without a readable record is passed over.
-    """
-    import orjson
-
-    indexed: dict[str, dict[str, Any]] = {}
-    try:
-        for line in (runs / INDEX).read_bytes().splitlines():
-            try:
-                entry = orjson.loads(line)
-                indexed[entry["id"]] = entry
-            except (ValueError, KeyError, TypeError):
-                continue  # torn by a full disk: its run is read from its directory
-    except FileNotFoundError:
-        pass
-    for name in run_names(runs):
-        entry = indexed.get(name)
-        if entry is None:
-            try:
-                record = latest_verdict(read_record(runs / name), runs / name)
-            except (ConfigError, KeyError, ValueError):
-                continue
-            line = index_line(record)
-            entry = orjson.loads(line)
-            if record.state is State.COMMITTED:
-                append_index(runs, record)
-        yield entry

@@ -29,10 +29,12 @@ from assay.model.task import Task, TaskSettings, load_task
 from assay.run import account, agent, ask, collect, launch, lifecycle, place, prepare, snapshot
 from assay.run.agent import Over
 from assay.run.attempt import Attempt
+from assay.run.find import clear_unborn, run_names
 from assay.run.follow import EVENTS, STDERR
 from assay.run.job import Earlier, Images, Job, Stop, Watch
-from assay.run.record import LOCK, RunDir, clear_unborn, cut_torn, now, read_record, resumed_by, run_names
+from assay.run.record import LOCK, RunDir, cut_torn, now, read_record, resumed_by
 from assay.run.resume import next_turn
+from assay.run.salvage import salvaged, stated
 from assay.sandbox.engine import Engine
 
 NOT_STARTED = 97
@@ -149,7 +151,7 @@ def _take_up(attempt: Attempt, container: str, pool: ThreadPoolExecutor) -> None
     """The agent's container is there, running or ended."""
     record = attempt.record
     attempt.start = launch.plan(attempt.job, ca_pem=None, offline=record.fence != "open")
-    with account.alone(attempt), lifecycle.salvaged(attempt, container):
+    with account.alone(attempt), salvaged(attempt, container):
         if record.state is State.RUNNING:
             began = time.monotonic() - (now() - (record.times.started or now())).total_seconds()
             # What was said of an end by a harness that could not bring it about is not true any more.
@@ -202,7 +204,7 @@ def _write_off(attempt: Attempt) -> None:
         return
     for name in (EVENTS, STDERR):
         cut_torn(attempt.dir.path / name)
-    facts = lifecycle.stated(attempt)
+    facts = stated(attempt)
     if record.ending is not None and record.ending.graded:
         record.verdict, record.verdict_reason = Verdict.CHECKER_ERROR, f"not graded: {KILLED}, the files are gone"
         record.resumable = False

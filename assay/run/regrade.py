@@ -12,11 +12,12 @@ from assay.model.registry import Choice
 from assay.model.task import Task, load_task
 from assay.run import prepare
 from assay.run.grade import Grading
+from assay.run.index import append_index
 from assay.run.job import Job, Stop
 from assay.run.judge import Graded
 from assay.run.lifecycle import checker_of, write_grade
 from assay.run.prepare import Say
-from assay.run.record import RunDir, append_index, grades, latest_verdict, read_record
+from assay.run.record import RunDir, grades, latest_verdict, read_record
 from assay.run.redact import Redactor
 from assay.sandbox.engine import Engine
 

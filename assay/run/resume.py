@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from assay.model.errors import ConfigError, UsageError
-from assay.model.outcome import Ending
+from assay.model.outcome import RUNG_PASSED, Ending
 from assay.model.project import Project
 from assay.model.record import RunRecord, State
 from assay.model.task import SLASH_COMMAND, Task, load_task
 from assay.run import ask, inject, prepare
-from assay.run.job import RUNG_PASSED, Earlier, Job
+from assay.run.job import Earlier, Job
 from assay.run.owner import alive
 from assay.run.record import read_record, resumed_by
 

@@ -14,7 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay.model.errors import EngineError
+from assay.model.outcome import RUNG_PASSED
 from assay.run.attempt import Attempt
+from assay.run.chain import chain
 from assay.run.launch import HOME, UID
 from assay.run.redact import Stream
 from assay.sandbox import archive
@@ -29,6 +31,40 @@ MOST_READS = 64
 
 LARGEST_STRUCK = 256 << 20
 """A file is held in memory to be cleaned; a larger one that holds a secret is emptied."""
+
+
+def keep(attempt: Attempt, container: str) -> None:
+    """Keep an unfinished run so that it can be resumed, and any ask so that it can be followed up.
+
+    If that fails, a resume begins anew.
+    """
+    record = attempt.record
+    goes_on = record.resumable or (attempt.job.ask is not None and record.times.started is not None)
+    if record.reason == RUNG_PASSED:
+        record.resumable = False
+    elif goes_on and record.session is not None and record.snapshot is None and not attempt.stop.hard:
+        try:
+            take(attempt, container)
+        except EngineError as error:
+            attempt.say(f"no snapshot could be taken: {error}")
+    earlier = attempt.job.earlier
+    if goes_on and record.snapshot is None and earlier is not None and earlier.kept:
+        # From where this run itself began rather than anew.
+        record.session, record.snapshot = earlier.record.session, earlier.record.snapshot
+
+
+def forget_earlier(attempt: Attempt) -> None:
+    """Remove the snapshots of the runs that this one goes on with, unless a resume would still need one of them."""
+    record = attempt.record
+    if record.resumed_from is None or (record.resumable and not record.snapshot):
+        return
+    for before in reversed(chain(attempt.dir.path.parent, record)[:-1]):
+        if before.snapshot not in (None, record.snapshot):
+            try:
+                # One that a later snapshot was made of stays until that one goes.
+                attempt.engine.remove_image(before.snapshot)
+            except EngineError as error:
+                attempt.say(f"a snapshot was left behind, `assay clean` removes it: {error}")
 
 
 def take(attempt: Attempt, container: str) -> None:

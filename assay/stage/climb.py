@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from assay.model.errors import AssayError
+from assay.model.outcome import RUNG_PASSED
 from assay.model.task import Task
-from assay.run.job import RUNG_PASSED, Job
+from assay.run.job import Job
 from assay.stage.earlier import Earlier
 from assay.stage.executor import Asked, Ended, Executor, Happening, Prepare, Ready, Start, Unready
 from assay.stage.plan import Decision, Outcome, Place, Plan, Result, Slot, State, Step, decide, exit_code

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from assay.model.outcome import Ending, Verdict
+from assay.model.outcome import RUNG_PASSED, Ending, Verdict
 from assay.model.registry import BUILT_IN
-from assay.run.job import RUNG_PASSED
 from assay.stage.plan import Outcome, Result
 
 _CUT = (Ending.STALLED, Ending.SESSION_LIMIT, Ending.API_ERROR)

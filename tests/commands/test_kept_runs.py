@@ -15,7 +15,7 @@ import tomli_w
 from assay.cli import COMMANDS
 from assay.model.outcome import Ending, Verdict
 from assay.model.record import RunRecord, State
-from assay.run.record import INDEX, append_index, index_line
+from assay.run.index import INDEX, append_index, index_line
 from tests.commands.kept import NOON, keep
 from tests.conftest import MakeProject
 from tests.project import Project

@@ -11,13 +11,13 @@ import pytest
 
 from assay.commands.views import progress
 from assay.model.errors import BuildFailed, EngineError
-from assay.model.outcome import Ending, Verdict
+from assay.model.outcome import RUNG_PASSED, Ending, Verdict
 from assay.model.project import find_project
 from assay.model.record import RunRecord, State
 from assay.model.registry import Choice
 from assay.model.task import load_task
 from assay.run import prepare
-from assay.run.job import RUNG_PASSED, Images, Job
+from assay.run.job import Images, Job
 from assay.stage.climb import Climb, Climbed, climb
 from assay.stage.earlier import Earlier
 from assay.stage.executor import Asked, Began, Ended, Happening, Prepare, Ready, Start, Unready, Work

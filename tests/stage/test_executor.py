@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from assay.model.outcome import Ending, Verdict
+from assay.model.outcome import RUNG_PASSED, Ending, Verdict
 from assay.model.project import find_project
 from assay.model.record import State
 from assay.model.registry import Choice
 from assay.model.task import load_task
 from assay.run import prepare
-from assay.run.job import RUNG_PASSED
 from assay.run.record import read_record
 from assay.sandbox.engine import Engine
 from assay.stage.climb import Climb, Climbed, climb
@@ -116,7 +115,7 @@ def test_a_stop_interrupts_all_that_runs_and_starts_nothing(stage: MakeStage) ->
 
 
 def test_what_was_measured_is_not_run_again(stage: MakeStage) -> None:
-    from assay.run.record import all_runs
+    from assay.run.find import all_runs
 
     what, executor, runs = stage({1: "true", 2: "true"})
     first = climb(what, executor, Earlier(), Onlooker())

@@ -1,0 +1,99 @@
+"""What is kept of a run when the disk or the engine fails under it."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Iterator
+
+from assay import decoders
+from assay.model.errors import AssayError, EngineError
+from assay.model.events import Exit, Facts
+from assay.model.outcome import Ending, Verdict
+from assay.run import agent, snapshot
+from assay.run.attempt import Attempt
+from assay.run.follow import EVENTS
+from assay.run.session import session_begun, session_file
+
+
+@contextlib.contextmanager
+def salvaged(attempt: Attempt, container: str) -> Iterator[None]:
+    """If the disk or the engine fails under a run, keep what its agent did, as far as that goes, and then fail."""
+    try:
+        yield
+    except (AssayError, OSError) as error:
+        if attempt.record.times.started is not None:
+            with contextlib.suppress(AssayError, OSError):
+                _salvage(attempt, container, error)
+        raise
+
+
+def _salvage(attempt: Attempt, container: str, error: Exception) -> None:
+    record, engine = attempt.record, attempt.engine
+    engine.signal(container, "KILL")
+    engine.wait(container, agent.KILL_SECONDS)
+    if record.ending is Ending.FINISHED:
+        record.ending = Ending.CRASHED
+        record.reason = f"the agent had finished, but its files could not be kept: {error}"
+    if record.ending is None or record.ending.resumable:
+        record.ending, record.reason = record.ending or Ending.CRASHED, record.reason or str(error)
+        facts = stated(attempt)
+        record.session, record.tokens = record.session or facts.session, record.tokens or facts.tokens
+        if _has_session(attempt, container):
+            record.resumable = True
+            snapshot.keep(attempt, container)
+
+
+def _has_session(attempt: Attempt, container: str) -> bool:
+    job, engine, session = attempt.job, attempt.engine, attempt.record.session
+    return session_begun(engine, container, job, session, session_file(engine, container, job, session, attempt.start))
+
+
+def failed(attempt: Attempt, error: Exception) -> None:
+    """Leave a record that says what is known and no container, as far as the disk and the engine let us."""
+    attempt.log.error("failed", traceback="".join(traceback.format_exception(error)))
+    record = attempt.record
+    for removal in attempt.removals:
+        with contextlib.suppress(Exception):
+            removal.result()
+    gone = not _swept(attempt)
+    said = str(error) if isinstance(error, AssayError | OSError) else repr(error)
+    if record.ending is None:
+        record.ending = Ending.CRASHED
+    if record.times.started is None and attempt.job.earlier is not None:
+        attempt.not_begun()
+    if not record.ending.graded:
+        record.reason = record.reason or said
+    elif record.verdict is None:
+        record.verdict, record.verdict_reason = Verdict.CHECKER_ERROR, said
+    attempt.dir.make_room()
+    with contextlib.suppress(OSError, RuntimeError):
+        if gone and record.times.started is not None:
+            # The agent's container may outlive the engine's absence, and its work with it: left for `assay recover`.
+            attempt.dir.save()
+        else:
+            attempt.dir.commit()
+
+
+def stated(attempt: Attempt) -> Facts:
+    """What the stream states as far as it was kept."""
+    record = attempt.record
+    path = attempt.dir.path / EVENTS
+    decoder = decoders.get(record.decoder or "text")
+    decoding = decoder.decode(path.read_bytes().splitlines() if path.exists() else [])
+    try:
+        while True:
+            next(decoding)
+    except StopIteration as end:
+        facts: Facts = end.value
+    return decoder.conclude(facts, Exit(record.exit_code, stopped=record.exit_code is None))
+
+
+def _swept(attempt: Attempt) -> bool:
+    """Remove whatever of this run is on the engine; whether the engine could be asked."""
+    try:
+        for container in attempt.engine.containers({"assay.run": attempt.record.id}):
+            attempt.engine.remove(container["Id"])
+    except (EngineError, OSError):
+        return False
+    return True
