@@ -122,6 +122,15 @@ def _needed(project: Project, *, every: bool) -> list[str]:
     return names
 
 
+def _asked(project: Project, name: str, entry: Agent) -> Agent:
+    """The entry as it is built: without a version where nobody chose one and the vendor's host knows the newest."""
+    from assay.model.registry import own_entry
+
+    install = entry.install
+    chosen = install.obtainable or install.source or install.sha512 or "version" in own_entry(project.root, name)
+    return entry if chosen else entry.model_copy(update={"version": ""})
+
+
 def _noted(project: Project, builder: Builder, image: Image, name: str, entry: Agent, say: Progress) -> Agent:
     """The entry, with what the vendor's host has given once that is noted in the project's own agents.toml."""
     from assay.commands.pin import record
@@ -138,15 +147,24 @@ def _noted(project: Project, builder: Builder, image: Image, name: str, entry: A
         click.echo(f"{name}: nothing to record: {words}", err=True)
         return entry
     source, sha512 = pinned.install.source, pinned.install.sha512
+    version = None if entry.version else pinned.version
+    if version is not None:
+        builder.for_agent(builder.environment(), name, pinned)
+        say.done()
     file = project.root / "agents.toml"
     try:
-        record(file, name, {"source": source, "sha512": sha512})
+        record(file, name, {"source": source, "sha512": sha512}, version)
     except ConfigError as error:
         msg = f"{name}: built, but what it was built of is not recorded: {error}"
         raise Unmeasured(msg) from None
     where = f"[agents.{name}.install] of {as_named(file)}"
     click.echo(one_line(f"{name}: recorded in {where}: source {source}, sha512 {sha512[:16]}…"), err=True)
-    click.echo(f"{name}: from now on another archive for {entry.version} is refused", err=True)
+    if version is not None:
+        known = project.registry.agents[name].version
+        click.echo(
+            f"{name}: recorded version = {version!r} beside it; what is known of it was seen with {known}", err=True
+        )
+    click.echo(f"{name}: from now on another archive for {pinned.version} is refused", err=True)
     return pinned
 
 
@@ -165,18 +183,19 @@ def _steps(engine: Engine, project: Project, names: list[str], tasks: list[Path]
 
     loaded = [load_task(path) for path in tasks]
     builder = Builder(engine, base=project.defaults.base_image, ca=project.ca_bundle, say=say)
-    entries = {name: project.registry.agents[name] for name in names if name in project.registry.agents}
+    registry = project.registry.agents
+    entries = {name: _asked(project, name, registry[name]) for name in names if name in registry}
 
     def laid(name: str, over: Any) -> Step:
         return (
-            f"{name} {entries[name].version} on {over.title}",
+            f"{name} {entries[name].version or 'newest'} on {over.title}",
             lambda: builder.for_agent(over, name, entries[name]).id,
         )
 
     def first(name: str) -> str:
         image = builder.for_agent(builder.environment(), name, entries[name])
         entries[name] = _noted(project, builder, image, name, entries[name], say)
-        return image.id
+        return builder.for_agent(builder.environment(), name, entries[name]).id
 
     yield "environment", lambda: builder.environment().id
     yield "fence", lambda: fence_image.ensure(engine, say, builder.host)

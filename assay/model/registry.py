@@ -339,6 +339,17 @@ def load_registry(project_root: Path | None = None) -> Registry:
     return validate(Registry, _merged(data, read_toml(own)), own)
 
 
+def own_entry(project_root: Path, name: str) -> dict[str, Any]:
+    """What a project's own agents.toml says of an entry, and nothing that Assay brings along.
+
+    Raises:
+        ConfigError: The file is no TOML.
+    """
+    own = as_named(project_root / "agents.toml")
+    said = read_toml(own).get("agents", {}).get(name, {}) if own.exists() else {}
+    return dict(said) if isinstance(said, dict) else {}
+
+
 def built_in_file() -> Path:
     """Where the registry that Assay brings along is: inside the installed package, or at the top of a checkout."""
     package = Path(__file__).parent.parent

@@ -163,21 +163,31 @@ class Builder:
         """The entry with source and sha512 of what `image` was built of, unchanged if its install lines left neither.
 
         The image is then the one that the entry so completed asks for, and nothing is fetched a second time. It is no
-        longer that of the entry as it was: who takes the two out has the vendor asked again.
+        longer that of the entry as it was: who takes the two out has the vendor asked again. An entry without a version
+        is completed with what the vendor gave, whose image is still to be built: only that is held to the version.
 
         Args:
             image: The agent's, over the default environment.
             name: Of the agent.
             agent: Its entry.
+
+        Raises:
+            BuildFailed: What the install lines left is no such record, or has no version where none was asked for.
         """
-        pin = read_pin(self.engine, image.id, f"{name} {agent.version}", f"{AGENT}/{FILE}")
+        pin = read_pin(self.engine, image.id, _called(name, agent), f"{AGENT}/{FILE}")
         if pin is None:
             return agent
-        entry = agent.model_copy(update={"install": agent.install.model_copy(update=pin)})
+        version = agent.version or pin.get("version", "")
+        if not version:
+            raise BuildFailed(_called(name, agent), f"{AGENT}/{FILE} names no version")
+        archive = {key: pin[key] for key in ("source", "sha512")}
+        update = {"version": version, "install": agent.install.model_copy(update=archive)}
+        entry = agent.model_copy(update=update)
         environment = self.environment()
         old, new = (self._recipes(environment, name, one)[-1].tag for one in (agent, entry))
-        with engine_words(f"name {image.title}"):
-            self.engine.api.tag(image.id, *new.split(":"))
+        if agent.version:
+            with engine_words(f"name {image.title}"):
+                self.engine.api.tag(image.id, *new.split(":"))
         self.engine.remove_image(old)
         return entry
 
@@ -210,7 +220,7 @@ class Builder:
 
     def _install(self, tools: Recipe, name: str, agent: Agent, arch: str) -> Recipe:
         return Recipe(
-            title=f"{name} {agent.version}",
+            title=_called(name, agent),
             repository="assay-cli",
             dockerfile=_ours("install.Dockerfile").decode(),
             files={"install.sh": install_script(agent.install), "finish.sh": _ours("finish.sh")},
@@ -229,7 +239,7 @@ class Builder:
         user = _run("sh", "-c", _ours("user.sh").decode())
         check = _run("sh", "-c", _ours("check.sh").decode(), "check", shows, names, *agent.install.check)
         return Recipe(
-            title=f"{name} {agent.version} on {image.title}",
+            title=f"{_called(name, agent)} on {image.title}",
             repository="assay-agent",
             dockerfile=(
                 f"FROM {cli} AS cli\nFROM {image.id}\nUSER 0:0\n"
@@ -363,6 +373,10 @@ def neutral_env(image: Image, agents: Iterable[Agent]) -> dict[str, None]:
         patterns += [*agent.launch.env, *agent.launch.offline_env, *agent.launch.root_env]
         patterns += [way.env for way in agent.credentials if way.env]
     return {name: None for name in sorted(image.env) if any(fnmatchcase(name, pattern) for pattern in patterns)}
+
+
+def _called(name: str, agent: Agent) -> str:
+    return f"{name} {agent.version or 'newest'}"
 
 
 def _ours(name: str) -> bytes:

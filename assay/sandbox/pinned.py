@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from assay.model.registry import Install
 
 FILE = "pinned.toml"
-"""What the install lines leave in $OUT: `source` and `sha512` of the archive that they used."""
+"""What the install lines leave in $OUT: `source` and `sha512` of the archive that they used, and its `version`."""
 
 _LIMIT = 8 << 10
+_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")
 _SHA512 = re.compile(r"[0-9a-f]{128}")
 
 
@@ -30,7 +31,7 @@ def install_script(install: Install) -> bytes:
 
 
 def read_pin(engine: Engine, image: str, title: str, path: str) -> dict[str, str] | None:
-    """`source` and `sha512` that the install lines left in an image, None if they left nothing.
+    """What the install lines left in an image, `version` only if they say it; None if they left nothing.
 
     Args:
         engine: Where the image is.
@@ -60,7 +61,7 @@ def read_pin(engine: Engine, image: str, title: str, path: str) -> dict[str, str
 
 
 def _checked(raw: bytes, title: str, path: str) -> dict[str, str]:
-    """The two values, as strictly as whatever comes out of a container must be read."""
+    """The values, as strictly as whatever comes out of a container must be read."""
     try:
         found: Mapping[str, object] = tomllib.loads(raw.decode())
     except ValueError as error:
@@ -70,4 +71,9 @@ def _checked(raw: bytes, title: str, path: str) -> dict[str, str]:
         raise BuildFailed(title, f"{path} names no source")
     if not isinstance(sha512, str) or not _SHA512.fullmatch(sha512):
         raise BuildFailed(title, f"{path} holds no sha512 of 128 hexadecimal digits")
-    return {"source": source, "sha512": sha512}
+    version = found.get("version")
+    if version is None:
+        return {"source": source, "sha512": sha512}
+    if not isinstance(version, str) or not _VERSION.fullmatch(version):
+        raise BuildFailed(title, f"{path} names no version that could be one")
+    return {"source": source, "sha512": sha512, "version": version}

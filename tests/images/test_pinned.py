@@ -49,13 +49,13 @@ class Vendor:
         assert any(b"Serving" in data for _, data in engine.log(self.container, follow=True))
         self.url = f"http://{engine.address(self.container)}"
 
-    def offers(self, binary: bytes) -> str:
+    def offers(self, binary: bytes, version: str = "1.2.17") -> str:
         """Give out an archive of this binary; its sha512."""
-        archive = packed({"antigravity": binary}, form="w:gz")
+        archive, path = packed({"antigravity": binary}, form="w:gz"), ARCHIVE.replace("1.2.17", version)
         sha512 = hashlib.sha512(archive).hexdigest()
-        manifest = json.dumps({"url": f"{self.url}/{ARCHIVE}", "sha512": sha512}).encode()
+        manifest = json.dumps({"version": version, "url": f"{self.url}/{path}", "sha512": sha512}).encode()
         names = {f"srv/manifests/linux_{name}.json": manifest for name in NAMES}
-        self.engine.put(self.container, packed({**names, f"srv/{ARCHIVE}": archive}, 0o644))
+        self.engine.put(self.container, packed({**names, f"srv/{path}": archive}, 0o644))
         return sha512
 
     @property
@@ -142,6 +142,57 @@ def test_an_archive_is_recorded_once_and_another_one_refused(
     assert (here.root / "agents.toml").read_text() == recorded
 
 
+def of_agy(url: str, more: str = "") -> str:
+    """Antigravity's own entry, and only its vendor is another host."""
+    run = json.dumps([line.replace(VENDOR, url) for line in load_registry().agents["agy"].install.run])
+    return f"[agents.agy.install]\nrun = {run}\n{more}"
+
+
+@pytest.mark.docker
+@pytest.mark.timeout(300)
+def test_the_newest_version_is_taken_and_recorded_where_nobody_chose_one(
+    project: MakeProject, vendor: Vendor, engine: Engine
+) -> None:
+    sha512 = vendor.offers(BINARY.replace(b"1.2.17", b"1.9.3"), "1.9.3")
+    here = project({"agents.toml": of_agy(vendor.url)})
+    outcome = here.run("build", "agy", timeout=250).assert_code(0)
+    outcome.assert_says("agy newest on the default environment: ready", "recorded version = '1.9.3'", "with 1.2.17")
+    said = tomllib.loads((here.root / "agents.toml").read_text())["agents"]["agy"]
+    source = f"{vendor.url}/{ARCHIVE.replace('1.2.17', '1.9.3')}"
+    assert (said["version"], said["install"]["source"], said["install"]["sha512"]) == ("1.9.3", source, sha512)
+    (row,) = here.run("registry", "agy", "--json").json()
+    assert (row["version"], row["built"]) == ("1.9.3", True)
+
+    # From now on the vendor may offer what it likes.
+    vendor.offers(BINARY.replace(b"1.2.17", b"1.9.4"), "1.9.4")
+    again = here.run("build", "agy", timeout=100).assert_code(0)
+    assert "recorded" not in again.err
+    assert "agy 1.9.3 on the default environment" in again.out
+    for image in engine.api.images(filters={"label": ["assay.agent=agy", "assay.version=1.9.3"]}):
+        engine.remove_image(image["Id"])
+
+
+@pytest.mark.docker
+@pytest.mark.timeout(300)
+def test_a_version_that_was_chosen_or_that_is_not_there_is_refused_with_the_way_out(
+    project: MakeProject, vendor: Vendor
+) -> None:
+    vendor.offers(BINARY, "1.9.5")
+    chosen = of_agy(vendor.url, '[agents.agy]\nversion = "1.9.2"\n')
+    here = project({"agents.toml": chosen, "script.toml": '[[turn]]\ntext = "x"\n', "tasks/hi/prompt.md": "x"})
+    refused = here.run("build", "agy", timeout=250).assert_code(3)
+    refused.assert_says(
+        "the entry pins 1.9.2, and the archive is", "say none and let assay build take and note the newest"
+    )
+    assert (here.root / "agents.toml").read_text() == chosen
+
+    # The archive does not hold what its name says: nothing is recorded.
+    here.write({"agents.toml": of_agy(vendor.url)})
+    lied = here.run("build", "agy", timeout=250).assert_code(3)
+    lied.assert_says("agy did not say '1.9.5'")
+    assert (here.root / "agents.toml").read_text() == of_agy(vendor.url)
+
+
 @pytest.mark.docker
 @pytest.mark.timeout(300)
 def test_what_was_recorded_is_fetched_without_the_manifest(
@@ -188,6 +239,7 @@ def test_a_host_that_cannot_be_reached_is_one_line(project: MakeProject, mark: s
         ('source = "http://x"\\nsha512 = "abc"\\n', "holds no sha512 of 128 hexadecimal digits"),
         ('source = "\\\\u001b[2J"\\n', "names no source"),
         ("= 1", "is not TOML"),
+        (f'source = "http://x"\\nsha512 = "{"ab" * 64}"\\nversion = "1 2"\\n', "names no version that could be one"),
     ],
 )
 def test_what_the_install_lines_leave_is_not_believed(
@@ -222,6 +274,7 @@ def test_what_cannot_be_recorded_is_told_with_the_lines_to_add(project: MakeProj
 DOTTED = "[agents.a]\ntitle = '''\n[agents.a.install]\nsource = \"\"\n'''\ninstall.shows = 'x'\n"
 """With a header and a key that only look like one: they are text."""
 KEYS = {"source": "https://x/1-2", "sha512": "ab"}
+LINES = 'source = "https://x/1-2"\nsha512 = "ab"\n'
 
 
 @pytest.mark.parametrize(
@@ -247,6 +300,25 @@ KEYS = {"source": "https://x/1-2", "sha512": "ab"}
 )
 def test_only_the_two_keys_change(before: str, after: str | None) -> None:
     assert with_keys(before, "a", KEYS) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", '[agents.a]\nversion = "2"\n\n[agents.a.install]\nsource = "https://x/1-2"\nsha512 = "ab"\n'),
+        (
+            '[agents.a]\ntitle = "v"\n[agents.b]\nversion = "1"\n',
+            f"""[agents.a]\nversion = "2"\ntitle = "v"\n[agents.b]\nversion = "1"\n\n[agents.a.install]\n{LINES}""",
+        ),
+        (
+            '[agents.a.install]\nshows = "v"',
+            '[agents.a.install]\nsource = "https://x/1-2"\nsha512 = "ab"\nshows = "v"\n\n[agents.a]\nversion = "2"\n',
+        ),
+        ("agents = { a = { title = 'x' } }\n", None),
+    ],
+)
+def test_a_version_is_set_beside_them(before: str, after: str | None) -> None:
+    assert with_keys(before, "a", KEYS, "2") == after
 
 
 def test_a_file_that_cannot_be_added_to_is_left_alone(tmp_path: Path) -> None:
