@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from assay.sandbox import volumes
+from assay.sandbox.engine import Engine
+
 MakeRepository = Callable[..., Path]
 
 IDENTITY = {
@@ -49,6 +52,16 @@ def hash_of(folder: Path) -> str:
         elif path.is_file():
             total.update(path.read_bytes())
     return total.hexdigest()
+
+
+def forget(engine: Engine, root: Path) -> None:
+    """Remove from the engine what asks below a folder leave there on purpose: copies of repositories, snapshots."""
+    for found in volumes.listed(engine, "assay.repository"):
+        if Path(found["Labels"].get("assay.root", "/")).is_relative_to(root):
+            volumes.remove(engine, found["Name"])
+    for image in engine.api.images(filters={"label": ["assay.snapshot"]}):
+        if Path(image["Labels"].get("assay.project", "/")).is_relative_to(root):
+            engine.remove_image(image["Id"])
 
 
 @pytest.fixture

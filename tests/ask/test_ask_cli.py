@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from assay.model.registry import load_registry
-from assay.sandbox import volumes
 from assay.sandbox.engine import Engine
-from tests.ask.conftest import MakeRepository, hash_of, write
+from tests.ask.conftest import MakeRepository, forget, hash_of, write
 from tests.conftest import MakeProject
 from tests.project import Project
 
@@ -90,12 +89,7 @@ def here(project: MakeProject, tmp_path: Path) -> Iterator[Project]:
     made = project({f"{name}.toml": text for name, text in scripts.items()})
     yield made
     made.close()
-    engine = Engine.connect()
-    for found in volumes.listed(engine, "assay.repository"):
-        if Path(found["Labels"].get("assay.root", "/")).is_relative_to(tmp_path):
-            volumes.remove(engine, found["Name"])
-    for image in engine.api.images(filters={"label": ["assay.snapshot", f"assay.project={made.root}"]}):
-        engine.remove_image(image["Id"])
+    forget(Engine.connect(), tmp_path)
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.sandbox import volumes
 from assay.sandbox.engine import Engine
-from tests.ask.conftest import MakeRepository, git, write
+from tests.ask.conftest import MakeRepository, forget, git, write
 from tests.conftest import MakeProject
 from tests.project import COMMAND, REPOSITORY
 
@@ -46,12 +45,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     """The engine; copies of this test's repositories and its snapshots are removed afterwards."""
     engine = Engine.connect()
     yield engine
-    for found in volumes.listed(engine, "assay.repository"):
-        if Path(found["Labels"].get("assay.root", "/")).is_relative_to(tmp_path):
-            volumes.remove(engine, found["Name"])
-    for image in engine.api.images(filters={"label": ["assay.snapshot"]}):
-        if Path(image["Labels"].get("assay.project", "/")).is_relative_to(tmp_path):
-            engine.remove_image(image["Id"])
+    forget(engine, tmp_path)
     engine.api.close()
 
 

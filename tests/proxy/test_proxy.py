@@ -23,6 +23,7 @@ from assay.sandbox.images import Builder
 from assay.sandbox.proxy import Proxy, chosen
 from assay.sandbox.rules import Pin, Plan, Via, read
 from assay.sandbox.rules import written as plan_written
+from tests.ask.conftest import forget
 from tests.conftest import MakeProject
 from tests.credentials.shelly import AGENT
 from tests.credentials.traces import Sampler, in_files, on_the_engine, written
@@ -291,6 +292,9 @@ def test_an_ask_without_internet_goes_through_the_proxy(project: MakeProject, ne
     env = {"HTTPS_PROXY": f"http://user:{quoted}@{network.address}:3128", "SHELLY_TOKEN": "token-0123456789"}
     env |= {"ASSAY_INTERNET": "false"} if way_in == "environment" else {}
     question = "curl -sS -m 20 https://api.vendor.test/ | head -c 26; exit"
-    here.run("ask", "--agent", "shelly", "--repo", "repository", question, env=env, timeout=200).assert_code(0)
+    try:
+        here.run("ask", "--agent", "shelly", "--repo", "repository", question, env=env, timeout=200).assert_code(0)
+    finally:
+        forget(network.engine, here.root)
     assert "hello from api.vendor.test" in (here.runs[0] / "answer.md").read_text()
     assert set(network.asked()) == {"CONNECT api.vendor.test:443 HTTP/1.1 allowed"}
