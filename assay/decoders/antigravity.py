@@ -173,7 +173,10 @@ def _reset_at(message: str, ended_at: datetime | None) -> datetime | None:
     if not found or ended_at is None:
         return None
     hours, minutes, seconds = (float(part or 0) for part in found.groups())
-    return ended_at + timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    try:
+        return ended_at + timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    except OverflowError:
+        return None
 
 
 def _tokens(usage: Record) -> Tokens | None:

@@ -13,7 +13,6 @@ read becomes a `Note`. Strings that come out never hold a lone surrogate, so the
 from __future__ import annotations
 
 import json
-import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +26,10 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 
 _SHOWN = 200
-_MOST = 1 << 53
-"""Beyond it a whole number is no amount, and far beyond no float either."""
+_MOST = 1 << 40
+"""Sums of it over all lines that are kept of a run still fit the 64 bits that readers of JSON take."""
+_DEAREST = 1e12
+"""Dollars, or seconds since 1970."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LENIENT = json.JSONDecoder(strict=False)
 
@@ -121,16 +122,16 @@ def string(value: object) -> str:
 
 
 def count(value: object) -> int | None:
-    """The value if it is a whole number from 0 up, else None: unknown, never 0."""
+    """The value if it is a whole number from 0 up, and not absurd, else None: unknown, never 0."""
     if type(value) is int:
-        return value if value >= 0 else None
-    if isinstance(value, float) and value.is_integer():
-        return int(value) if value >= 0 else None
+        return value if 0 <= value <= _MOST else None
+    if isinstance(value, float) and 0 <= value <= _MOST and value.is_integer():
+        return int(value)
     return None
 
 
 def money(value: object) -> float | None:
-    """The value if it is a finite number from 0 up, else None."""
-    if type(value) is float:
-        return value if 0 <= value < math.inf else None
-    return float(value) if type(value) is int and 0 <= value <= _MOST else None
+    """The value if it is a number from 0 up that can be a price (or a time since 1970), else None."""
+    if type(value) is float or type(value) is int:
+        return float(value) if 0 <= value <= _DEAREST else None
+    return None

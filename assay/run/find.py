@@ -117,10 +117,9 @@ def all_runs(runs: Path) -> Iterator[dict[str, Any]]:
         if entry is None:
             try:
                 record = latest_verdict(read_record(runs / name), runs / name)
+                entry = orjson.loads(index_line(record))
             except (ConfigError, KeyError, ValueError):
                 continue
-            line = index_line(record)
-            entry = orjson.loads(line)
             if record.state is State.COMMITTED:
                 append_index(runs, record)
         yield entry

@@ -21,6 +21,7 @@ from assay.run.job import Stop
 from assay.run.judge import Graded, Kind, judge
 from assay.run.leftovers import graded_stream
 from assay.run.redact import Redactor
+from assay.run.search_paths import PLAIN_PATH, without
 from assay.sandbox import archive
 from assay.sandbox.archive import Put, TarReader
 from assay.sandbox.engine import Engine, NotThere, Spec
@@ -49,6 +50,8 @@ class Checker:
         replaces: The image holds files of its own in the working directory, which must not come back.
         seconds: Its clock.
         disk: The most that was left, and that it may write itself, in bytes.
+        env: What the task sets for agent and checker.
+        own_env: What it sets for the checker alone.
     """
 
     folder: Path
@@ -62,6 +65,7 @@ class Checker:
     pids: int | None = None
     disk: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    own_env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -99,7 +103,7 @@ class Grading:
             labels=self.labels,
             workdir="/",
             env={
-                **checker.env,
+                **self._around(),
                 "ASSAY_CHECKER": self._place,
                 "ASSAY_SCORE": f"{self._out}/score",
                 "ASSAY_REPORT": f"{self._out}/{self.mark}/report",
@@ -181,13 +185,22 @@ class Grading:
         if self.container:
             self.engine.remove(self.container)
 
+    def _around(self) -> dict[str, str | None]:
+        """The image's environment and the task's, so that nothing in it leads to the left files; those run as root."""
+        checker = self.checker
+        found = self.engine.image(checker.image) or {}
+        image = dict(line.split("=", 1) for line in (found.get("Config") or {}).get("Env") or [] if "=" in line)
+        around = {**image, **checker.env}
+        plain = {**around, **checker.own_env}.get("PATH") or PLAIN_PATH
+        return {**checker.env, **without(around, checker.workdir), **checker.own_env, "ASSAY_PLAIN_PATH": plain}
+
     # -- inside -----------------------------------------------------------------------------------------------------
 
     def _argv(self) -> list[str]:
         place, tools = self._place, f"{self._place}-tools"
         command = {
             Kind.SHELL: [f"{place}/check.sh"],
-            Kind.PYTHON: ["python3", f"{tools}/run_check.py", f"{place}/check.py"],
+            Kind.PYTHON: ["python3", f"{tools}/python/run_check.py", f"{place}/check.py"],
             Kind.PYTEST: [
                 "pytest",
                 f"--rootdir={place}",
@@ -203,15 +216,14 @@ class Grading:
             ],
         }[self.checker.kind]
         script = 'cd "$ASSAY_WORKDIR" && exec "$@"'
-        script = f'ASSAY_PLAIN_PATH=$PATH PATH="{tools}/bin:$PATH" && export ASSAY_PLAIN_PATH PATH && {script}'
-        if self.checker.kind is Kind.PYTEST:
-            script = f'PYTHONPATH="{tools}" && export PYTHONPATH && {script}'
+        ours = f'PATH="{tools}/bin:$PATH" PYTHONPATH="{tools}/python${{PYTHONPATH:+:$PYTHONPATH}}"'
+        script = f"{ours} && export PATH PYTHONPATH && {script}"
         if self.checker.replaces:
             # The image's own files would stand in for those that the agent deleted.
             top = posixpath.basename(self.checker.workdir.rstrip("/"))
             lay = f'mkdir -p "$ASSAY_WORKDIR" && cp -a "{place}-left/{top}/." "$ASSAY_WORKDIR/"'
             script = f'rm -rf "$ASSAY_WORKDIR" 2>/dev/null; {{ {lay}; }} || exit 71; {script}'
-        return ["sh", "-c", script, "sh", *command]
+        return ["/bin/sh", "-c", script, "sh", *command]
 
     def _files(self) -> bytes:
         place = self._place.lstrip("/")
@@ -230,9 +242,10 @@ class Grading:
             Put(f"{place}-tools/bin", mode=0o700),
             Put(f"{place}-tools/bin/as-agent", (tools / "as-agent").read_bytes(), 0o700),
             Put(f"{place}-tools/pytest.ini", b"[pytest]\n", 0o600),
+            Put(f"{place}-tools/python", mode=0o700),
             *(
-                Put(f"{place}-tools/{name}", (tools / name).read_bytes(), 0o600)
-                for name in ("assay_report.py", "run_check.py")
+                Put(f"{place}-tools/python/{name}", (tools / name).read_bytes(), 0o600)
+                for name in ("assay_report.py", "run_check.py", "sitecustomize.py")
             ),
         ]
         tree = archive.pack_tree(self.checker.folder, place, 0, skip=("Dockerfile", "__pycache__"))

@@ -97,6 +97,8 @@ def _pytest_verdict(code: int, report: bytes | None) -> tuple[Verdict, str]:
         return Verdict.CHECKER_ERROR, "a test file of the checker could not be loaded"
     if counts["errors"]:
         return Verdict.FAIL, "a test file could not load what the agent should have left"
+    if code == 0 and counts["failed"]:
+        return Verdict.FAIL, f"{tally}, whatever the exit code says: something it loaded ended the process with 0"
     if code == 0:
         return (Verdict.PASS, tally) if counts["passed"] else (Verdict.FAIL, "no test passed: all were skipped")
     if code == 1:

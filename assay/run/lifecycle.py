@@ -227,7 +227,8 @@ def checker_of(job: Job, *, replaces: bool) -> Checker | None:
         memory=own.memory or settings.memory,
         pids=own.pids or settings.pids,
         disk=settings.disk,
-        env={**job.task.settings.env, **own.env},
+        env=job.task.settings.env,
+        own_env=own.env,
     )
 
 

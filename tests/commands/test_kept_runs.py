@@ -115,6 +115,17 @@ def test_an_index_that_is_missing_torn_or_stale_is_made_good(project: MakeProjec
     assert here.run("ls", "--ids").out.split() == [runs[0], runs[2]], "a folder without a record is passed over"
 
 
+def test_a_record_that_cannot_be_listed_hides_no_other(project: MakeProject) -> None:
+    here = project()
+    runs = [keep(here.root, number).record.id for number in range(3)]
+    file = here.root / "runs" / runs[1] / "run.toml"
+    file.chmod(0o644)
+    file.write_text(file.read_text().replace("output = 30", f"output = 1{'0' * 400}"))
+    (here.root / "runs" / INDEX).unlink()
+    assert here.run("ls", "--ids").assert_code(0).out.split() == [runs[0], runs[2]]
+    here.run("report").assert_code(0)
+
+
 def test_no_runs(project: MakeProject) -> None:
     here = project()
     here.run("ls").assert_code(0).assert_says("no run in")

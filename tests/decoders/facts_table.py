@@ -9,6 +9,8 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from assay.decoders import get
 from assay.model.events import Event, Exit, Facts
 from assay.model.outcome import Tokens
@@ -113,3 +115,9 @@ def _stated(facts: Facts) -> dict[str, Any]:
         "cost_usd": None if facts.cost_usd is None else round(facts.cost_usd, 9),
         "text": facts.text,
     }
+
+
+def assert_kept(facts: Facts) -> None:
+    """What is stated can be written down, and be read again by every reader of JSON."""
+    known = {"tokens": facts.tokens and facts.tokens.as_dict(), "turns": facts.turns, "cost": facts.cost_usd}
+    assert orjson.loads(orjson.dumps(known)) == known

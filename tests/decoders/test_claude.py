@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from assay.decoders import claude
 from assay.model.events import Event, Exit, Facts, Note, Progress, Started, Text, ToolCall, ToolResult, ToolUse
 from assay.model.outcome import Ending, Tokens
-from tests.decoders.facts_table import STREAMS, Case, cases, check, read
+from tests.decoders.facts_table import STREAMS, Case, assert_kept, cases, check, read
 
 INIT = {
     "type": "system",
@@ -292,8 +292,9 @@ def test_garbage_between_the_lines_changes_nothing_else() -> None:
     assert (kept, facts) == read("claude", lines)
 
 
+ABSURD = st.sampled_from([10**400, -(10**400), 1 << 63, 1e308, float("nan")])
 ANY = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | ABSURD,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
@@ -318,4 +319,6 @@ def test_no_value_of_the_wrong_kind_stops_it(changes: list[tuple[bytes, list[int
     lines.append(json.dumps({"type": "result", "is_error": extra, "result": extra, "num_turns": extra}).encode())
     _, facts = read("claude", lines)
     for exit_ in (Exit(0), Exit(1, b"\xff"), Exit(143, session_file=b"\n".join(lines))):
-        assert claude.conclude(facts, exit_).ending is not None
+        concluded = claude.conclude(facts, exit_)
+        assert concluded.ending is not None
+        assert_kept(concluded)

@@ -116,4 +116,5 @@ def test_looks_into_values_of_the_wrong_kind_are_safe() -> None:
         2,
     )
     assert (money(True), money(-1), money(math.inf), money("1"), money(2)) == (None, None, None, None, 2.0)
+    assert (count(1 << 40), count((1 << 40) + 1), count(10**400), count(1e300)) == (1 << 40, None, None, None)
     assert (money(10**400), money(math.nan), money(-0.5), money(0.5)) == (None, None, None, 0.5)

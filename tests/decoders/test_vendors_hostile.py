@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from assay.decoders import get
 from assay.model.events import Event, Exit, Facts, Note, Text, ToolResult
-from tests.decoders.facts_table import STREAMS, read
+from tests.decoders.facts_table import STREAMS, assert_kept, read
 
 VENDORS = ["antigravity", "codex", "gemini", "grok", "opencode"]
 RICH = {
@@ -134,8 +134,9 @@ def test_the_last_of_a_repeated_key_wins(vendor: str) -> None:
     assert [event.text for event in events if isinstance(event, ToolResult)] == ["last"]
 
 
+ABSURD = st.sampled_from([10**400, -(10**400), 1 << 63, 1e308, float("nan")])
 ANY = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | ABSURD,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
@@ -182,7 +183,9 @@ def test_no_stderr_and_no_session_file_stops_it(stderr: bytes, session: bytes) -
 
 def _concluded(vendor: str, facts: Facts, session: bytes) -> None:
     for exit_ in (Exit(0), Exit(1, b"\xff"), Exit(143, session_file=session), Exit(130, stopped=True, resumed=True)):
-        assert get(vendor).conclude(facts, exit_).ending is not None
+        concluded = get(vendor).conclude(facts, exit_)
+        assert concluded.ending is not None
+        assert_kept(concluded)
 
 
 def test_all_rich_recordings_exist() -> None:

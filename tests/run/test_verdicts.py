@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from assay.sandbox.base import BASE
+from assay.sandbox.engine import Engine
+from assay.sandbox.images import Builder
 from tests.project import Outcome, Project
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(180)]
@@ -98,6 +101,7 @@ def test_no_checker_is_no_verdict(project: Callable[..., Project]) -> None:
         "printf 'raise SystemExit(0)\\n' > solution.py",
         "printf 'import pytest\\npytest.skip(allow_module_level=True)\\n' > solution.py",
         "printf 'def answer():\\n    import os\\n    os._exit(0)\\n' > solution.py",
+        "printf 'import atexit, os\\natexit.register(os._exit, 0)\\ndef answer():\\n    return 1\\n' > solution.py",
         "true",
         "mkdir solution.py",
         "printf '\\377\\376' > solution.py",
@@ -107,6 +111,70 @@ def test_no_forged_pass_of_pytest(project: Callable[..., Project], trick: str) -
     here = project({**PROMPT, **PYTEST})
     graded(here, trick).assert_code(1)
     assert record(here)["verdict"] == "fail"
+
+
+LEADING_THERE = """
+FROM assay-environment
+RUN mkdir /app && site=$(python3 -c 'import site; print(site.getsitepackages()[0])') && mkdir -p "$site" \\
+ && echo /app > "$site/app.pth" && rm -f /usr/lib/python3*/sitecustomize.py
+ENV PATH=/app/bin:.::$PATH PYTHONPATH=/app LD_LIBRARY_PATH=/app/lib BASH_ENV=/app/env PYTEST_ADDOPTS=--rootdir=/app
+WORKDIR /app
+"""
+FORGERIES = """
+forge='#!/bin/sh
+exit 0
+'
+mkdir bin
+for name in sh env setpriv bash grep test python3 pytest check.sh; do
+    printf %s "$forge" > bin/$name; cp bin/$name $name; chmod +x bin/$name $name
+done
+echo 'import os; os._exit(0)' > sitecustomize.py
+for name in usercustomize check run_check assay_report runpy pytest conftest; do cp sitecustomize.py $name.py; done
+echo 'exit 0' > env
+"""
+STRICT = {
+    "sh": {"check.sh": "#!/usr/bin/env bash\nas-agent python3 -c 'print(1)' | grep -q 42 || exit 1\n"},
+    "py": {"check.py": "assert open('answer.txt').read() == '42'\n"},
+    "pytest": {"test_answer.py": "def test_answer():\n    assert open('answer.txt').read() == '42'\n"},
+}
+
+
+@pytest.mark.parametrize("kind", STRICT)
+def test_an_image_that_looks_for_code_among_the_left_files(project: Callable[..., Project], kind: str) -> None:
+    """Its own search paths would have the checker run, as root, what an agent put there."""
+    checker = {f"tasks/t/checker/{name}": text for name, text in STRICT[kind].items()}
+    engine = Engine.connect()
+    environment = Builder(engine, base=BASE, ca=None, say=print).environment()
+    name = (engine.image(environment.id) or {})["RepoTags"][0]
+    dockerfile = LEADING_THERE.replace("assay-environment", name)
+    here = project({**PROMPT, **checker, "tasks/t/Dockerfile": dockerfile})
+    graded(here, FORGERIES).assert_code(1)
+    assert record(here)["verdict"] == "fail"
+
+
+def test_what_a_task_sets_for_its_checker_alone_is_left_as_it_is(project: Callable[..., Project]) -> None:
+    """Whoever writes it there wants it."""
+    here = project(
+        {
+            **PROMPT,
+            "tasks/t/task.toml": '[env]\nPYTHONPATH = "/app"\n[checker.env]\nPYTHONPATH = "/app/lib"\n',
+            "tasks/t/checker/check.py": "import os, one\nassert os.environ['PYTHONPATH'].endswith(':/app/lib')\n",
+        }
+    )
+    graded(here, "mkdir lib; touch lib/one.py").assert_code(0)
+
+
+def test_outcomes_of_a_plugins_own_break_nothing(project: Callable[..., Project]) -> None:
+    again = (
+        "from _pytest.runner import runtestprotocol\n\n\ndef pytest_runtest_protocol(item, nextitem):\n"
+        "    for outcome in ('rerun', 'passed'):\n"
+        "        for report in runtestprotocol(item, nextitem=nextitem, log=False):\n"
+        "            report.outcome = outcome if report.when == 'call' else report.outcome\n"
+        "            item.ihook.pytest_runtest_logreport(report=report)\n    return True\n"
+    )
+    here = project({**PROMPT, **PYTEST, "tasks/t/checker/conftest.py": again})
+    graded(here, RIGHT).assert_code(0)
+    assert "1 of 1" in record(here)["verdict_reason"]
 
 
 def test_pytest_passes_what_is_right(project: Callable[..., Project]) -> None:

@@ -50,7 +50,8 @@ def pytest_exception_interact(call, report) -> None:  # type: ignore[no-untyped-
 def pytest_runtest_logreport(report) -> None:  # type: ignore[no-untyped-def]
     """Count tests by outcome; an error in set-up or tear-down is a failure."""
     if report.when == "call" or report.outcome != "passed":
-        _report[report.outcome] += 1
+        # A plugin may have outcomes of its own ("rerun").
+        _report[report.outcome] = _report.get(report.outcome, 0) + 1
 
 
 def pytest_sessionfinish() -> None:
