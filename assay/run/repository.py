@@ -22,12 +22,12 @@ from pathlib import Path
 from assay.model.errors import UsageError
 from assay.model.place import as_named
 from assay.run import git
-from assay.run.withheld import HEAD, RUNS, Withheld, is_private_key
-from assay.sandbox.archive import DIRECTORY, REGULAR, SYMLINK
+from assay.run.survey import Survey
+from assay.run.withheld import HEAD, Withheld, is_private_key
+from assay.sandbox.archive import DIRECTORY, REGULAR
+from assay.sandbox.below import Below
 from assay.sandbox.volumes import Thing
 
-MOST_FILES = 1_000_000
-MOST_BYTES = 16 << 30
 MOST_PLAIN = 2000
 _FORMAT = "assay repository 1"
 _TICK = 0.05
@@ -77,16 +77,19 @@ class Repository:
 
     def keys_inside(self) -> Iterator[str]:
         """Names of files that are private keys by what they hold; reads the beginning of every file."""
-        for thing in self.files:
-            if thing.kind != REGULAR:
-                continue
-            try:
-                with open(thing.source, "rb") as file:  # noqa: PTH123 - names are bytes
-                    head = file.read(HEAD)
-            except OSError:
-                continue
-            if is_private_key(head):
-                yield os.fsdecode(thing.name)
+        with Below() as below:
+            for thing in self.files:
+                if thing.kind == REGULAR and is_private_key(_head(below, thing)):
+                    yield os.fsdecode(thing.name)
+
+
+def _head(below: Below, thing: Thing) -> bytes:
+    try:
+        number = below.open(thing.within, thing.source)
+    except OSError:
+        return b""
+    with open(number, "rb") as file:  # noqa: PTH123 - a descriptor
+        return file.read(HEAD) if stat.S_ISREG(os.fstat(number).st_mode) else b""
 
 
 def look(folder: Path, *, exclude: Sequence[str] = (), runs: Path | None = None, history: bool = False) -> Repository:
@@ -104,10 +107,10 @@ def look(folder: Path, *, exclude: Sequence[str] = (), runs: Path | None = None,
     root = _folder(folder)
     git.refuse_odd(root)
     outputs = [str(runs.relative_to(root))] if runs is not None and runs.is_relative_to(root) else []
-    survey = _Survey(root, Withheld(exclude, outputs))
+    survey = Survey(root, Withheld(exclude, outputs))
     in_git = survey.take()
     if history:
-        survey.add_history(in_git=in_git)
+        survey.add_history()
     things = survey.things()
     if not any(thing.kind != DIRECTORY for thing in things):
         what = "that is tracked or not ignored" if in_git else "that may be shown"
@@ -129,136 +132,6 @@ def _folder(folder: Path) -> Path:
         msg = f"{folder}: {problem}; name the repository's folder with --repo"
         raise UsageError(msg)
     return root
-
-
-class _Survey:
-    """Names of what is there, and what is kept out."""
-
-    def __init__(self, root: Path, rules: Withheld) -> None:
-        self._root, self._rules = root, rules
-        self._base = os.fsencode(root)
-        self._found: dict[bytes, Thing] = {}
-        self.withheld: list[tuple[str, str]] = []
-        self._size = 0
-        self._odd: list[str] = []
-        self._remarks: list[str] = []
-
-    def take(self) -> bool:
-        """Look at everything; whether git said what there is."""
-        if git.is_inside(self._root):
-            whole = (self._root / ".git").exists()
-            names, nested = git.listing(self._root)
-            if names or nested or whole or not git.is_ignored(self._root):
-                self._listed(b"", names, nested)
-                if not whole:
-                    self._remarks.append(f"only this folder of the repository {git.top(self._root)} is shown")
-                return True
-        self._walk(b"")
-        return False
-
-    def add_history(self, *, in_git: bool) -> None:
-        """Git's history."""
-        if not in_git or not (self._root / ".git").exists():
-            msg = f"--history: {as_named(self._root)} is not the top folder of a git repository; name that one"
-            raise UsageError(msg)
-        for name in (b".git", b".git/objects", b".git/refs"):
-            self._found[name] = Thing(name, DIRECTORY)
-        for name, source, data in git.history(self._root):
-            if source:
-                self._add(b".git/" + name, source)
-            else:
-                self._found[b".git/" + name] = Thing(b".git/" + name, REGULAR, 0o644, size=len(data), data=data)
-        self._remarks.append("whoever sees the history sees all that was ever committed, secrets included")
-
-    def things(self) -> list[Thing]:
-        """Everything, with the folders on the way."""
-        folders = {name[:at] for name in self._found for at, byte in enumerate(name) if byte == 0x2F}
-        for name in folders:
-            self._found.setdefault(name, Thing(name, DIRECTORY))
-        return [self._found[name] for name in sorted(self._found)]
-
-    def notes(self, things: Sequence[Thing], *, in_git: bool) -> list[str]:
-        """What a user should know."""
-        if not in_git:
-            self._remarks.append("not in git: everything is shown but what may hold a secret or is excluded")
-        outside = [os.fsdecode(t.name) for t in things if t.kind == SYMLINK and _leads_out(t)]
-        if outside:
-            self._remarks.append(_few(outside, "leads out of the folder, where the agent sees nothing"))
-        if self._odd:
-            self._remarks.append(_few(self._odd, "is no file, folder or link and is not shown"))
-        return self._remarks
-
-    def _listed(self, prefix: bytes, names: Sequence[bytes], nested: Sequence[bytes]) -> None:
-        for name in names:
-            self._consider(prefix + name)
-        for name in nested:
-            inner = prefix + name
-            if not self._kept_out(inner, folder=True):
-                self._listed(inner + b"/", *git.listing(self._root / os.fsdecode(inner)))
-
-    def _walk(self, prefix: bytes) -> None:
-        """Outside git; a repository inside says itself what it ignores."""
-        todo = [prefix]
-        while todo:
-            inside = todo.pop()
-            try:
-                entries = list(os.scandir(self._base + b"/" + inside))
-            except OSError:
-                self.withheld.append((os.fsdecode(inside), "cannot be read"))
-                continue
-            for entry in entries:
-                name = inside + entry.name
-                if entry.name == b".git":
-                    continue
-                if not entry.is_dir(follow_symlinks=False):
-                    self._consider(name)
-                elif not self._kept_out(name, folder=True):
-                    if os.path.lexists(entry.path + b"/.git"):
-                        self._listed(name + b"/", *git.listing(self._root / os.fsdecode(name)))
-                    else:
-                        self._found[name] = Thing(name, DIRECTORY)
-                        todo.append(name + b"/")
-
-    def _consider(self, name: bytes) -> None:
-        if not self._kept_out(name):
-            self._add(name, self._base + b"/" + name)
-
-    def _kept_out(self, name: bytes, *, folder: bool = False) -> bool:
-        why = self._rules.why(os.fsdecode(name), folder=folder)
-        # Runs are no part of a repository, and there may be thousands.
-        if why and why != RUNS:
-            self.withheld.append((os.fsdecode(name) + ("/" if folder else ""), why))
-        return bool(why)
-
-    def _add(self, name: bytes, source: bytes) -> None:
-        try:
-            state = os.lstat(source)
-            link = os.readlink(source) if stat.S_ISLNK(state.st_mode) else b""  # noqa: PTH115
-        except OSError:
-            return  # tracked and deleted, or gone meanwhile
-        stamp = (state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
-        if stat.S_ISREG(state.st_mode):
-            self._found[name] = Thing(name, REGULAR, stat.S_IMODE(state.st_mode), source, state.st_size, stamp)
-        elif link:
-            self._found[name] = Thing(name, SYMLINK, 0o777, b"", 0, stamp, link)
-        elif not stat.S_ISDIR(state.st_mode):
-            self._odd.append(os.fsdecode(name))
-        self._size += state.st_size
-        if len(self._found) > MOST_FILES or self._size > MOST_BYTES:
-            much = f"more than {MOST_FILES} files" if len(self._found) > MOST_FILES else f"over {MOST_BYTES >> 30} GiB"
-            msg = f"{as_named(self._root)}: {much} are too much to copy; name a folder below it"
-            raise UsageError(msg)
-
-
-def _leads_out(link: Thing) -> bool:
-    if link.link.startswith(b"/"):
-        return True
-    return posixpath.normpath(posixpath.join(posixpath.dirname(link.name), link.link)).split(b"/")[0] == b".."
-
-
-def _few(names: Sequence[str], what: str) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{', '.join(names[:3])}{more}: {what}"
 
 
 def _state(root: Path, things: Sequence[Thing]) -> str:

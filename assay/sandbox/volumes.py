@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from assay.model.errors import EngineError
 from assay.sandbox import archive
 from assay.sandbox.archive import Put, TarReader
+from assay.sandbox.below import Below
 from assay.sandbox.build import Say, engine_words, only_one
 from assay.sandbox.engine import LABEL, Engine, NotThere, Spec
 
@@ -33,6 +34,7 @@ class Thing(NamedTuple):
 
     Attributes:
         source: Where a regular file lies on this machine; "" if `data` is its content.
+        within: The folder, above the file, below which no link is followed.
         stamp: Whatever tells this state of the file from another.
         link: Target of a symbolic link.
     """
@@ -45,6 +47,7 @@ class Thing(NamedTuple):
     stamp: tuple[int, ...] = ()
     link: bytes = b""
     data: bytes = b""
+    within: bytes = b""
 
 
 class Copied:
@@ -213,17 +216,18 @@ def stream(things: Iterable[Thing], owner: int, copied: Copied, refuse: Callable
     """
     parts: list[bytes] = []
     held = 0
-    for thing in things:
-        for part in _member(thing, owner, copied, refuse):
-            parts.append(part)
-            held += len(part)
-            if held >= CHUNK:
-                yield b"".join(parts)
-                parts, held = [], 0
+    with Below() as below:
+        for thing in things:
+            for part in _member(thing, owner, copied, refuse, below):
+                parts.append(part)
+                held += len(part)
+                if held >= CHUNK:
+                    yield b"".join(parts)
+                    parts, held = [], 0
     yield b"".join(parts)
 
 
-def _member(thing: Thing, owner: int, copied: Copied, refuse: Callable[[bytes], bool]) -> Iterator[bytes]:
+def _member(thing: Thing, owner: int, copied: Copied, refuse: Callable[[bytes], bool], below: Below) -> Iterator[bytes]:
     if thing.kind != archive.REGULAR:
         mode = 0o777 if thing.kind == archive.SYMLINK else thing.mode & 0o777 | 0o500
         yield _header(thing, owner, 0, mode)
@@ -234,7 +238,7 @@ def _member(thing: Thing, owner: int, copied: Copied, refuse: Callable[[bytes], 
         return
     try:
         # Whatever has come in the place of the file since it was listed: no link is followed, no fifo waited for.
-        number = os.open(thing.source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        number = below.open(thing.within, thing.source)
     except OSError:
         copied.unread.append(os.fsdecode(thing.name))
         return

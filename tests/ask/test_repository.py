@@ -108,9 +108,8 @@ def unpacked(found: Repository, to: Path) -> Path:
 
 
 def test_history_is_whole_and_holds_no_configuration(repository: MakeRepository, tmp_path: Path) -> None:
-    origin = repository({"a.c": "x"}, "origin")
-    folder = tmp_path / "borrows"
-    git(tmp_path, "clone", "-q", "--shared", str(origin), "borrows")
+    folder = repository({"a.c": "x"})
+    git(folder, "gc", "-q")
     write(folder, {"b.c": "x"})
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", "second")
