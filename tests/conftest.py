@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -10,6 +11,10 @@ import pytest
 from tests.project import Project, clean_environment, leftovers
 
 MakeProject = Callable[..., Project]
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As for a script in the background of a shell; the commands under test would inherit it, and Ctrl-C do nothing.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
