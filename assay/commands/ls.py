@@ -88,7 +88,7 @@ def _row(runs: Path, run: Mapping[str, Any]) -> list[object]:
     from assay.terminal.figures import dollars, seconds, tokens
 
     stage = f"{run['stage']}:{run['rung']}.{run.get('attempt', 1)}" if run.get("rung") is not None else run.get("stage")
-    rehearsal = " (rehearsal)" if run.get("rehearsal") and not run.get("stage") else ""
+    rehearsal = " (rehearsal)" if run.get("rehearsal") else ""
     kinds = run.get("tokens", {})
     total = sum(kinds.get(kind, 0) for kind in ("input", "cached", "cache_write", "output")) if kinds else None
     return [

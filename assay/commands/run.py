@@ -100,11 +100,15 @@ def _wanted(tasks: tuple[str, ...], given: dict[str, Any]) -> Any:
 
 def _warn(project: Project, what: Climb) -> None:
     from assay.commands.budget import budget_warning
+    from assay.run.prepare import unscripted
 
     warnings = [*project.warnings, *(job.choice.warning for job in what.jobs.values()), budget_warning(what)]
     for warning in dict.fromkeys(warnings):
         if warning:
             click.echo(f"warning: {warning}", err=True)
+    for note in dict.fromkeys(unscripted(job) for job in what.jobs.values()):
+        if note:
+            click.echo(f"note: {note}", err=True)
 
 
 def carry_out(project: Project, what: Climb, given: dict[str, Any]) -> int:

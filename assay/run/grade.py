@@ -216,6 +216,9 @@ class Grading:
             ],
         }[self.checker.kind]
         script = 'cd "$ASSAY_WORKDIR" && exec "$@"'
+        if self.checker.kind is Kind.SHELL:
+            # An editor, an archive or another system may have lost the run bit, which says nothing about the files.
+            script = f'chmod u+x "$1" && {script}'
         ours = f'PATH="{tools}/bin:$PATH" PYTHONPATH="{tools}/python${{PYTHONPATH:+:$PYTHONPATH}}"'
         script = f"{ours} && export PATH PYTHONPATH && {script}"
         if self.checker.replaces:

@@ -73,7 +73,7 @@ def _exit_verdict(code: int, kind: Kind) -> tuple[Verdict, str]:
     known = {
         70: "check.py broke: the exception came from the checker itself" if kind is Kind.PYTHON else "",
         71: "the left files could not be laid in place",
-        126: f"{kind.shown} cannot be executed (no run bit, or a wrong first line)",
+        126: f"{kind.shown} cannot be executed (a wrong first line?)",
         127: f"{kind.shown} or a command it needs is not in the image",
         137: "the checker was killed (out of memory?)",
     }

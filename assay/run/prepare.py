@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.model.errors import UsageError
+from assay.model.place import as_named
 from assay.model.project import Project, Settings
 from assay.model.record import RunRecord
 from assay.model.registry import Choice
@@ -129,6 +130,19 @@ def _rehearsal(task: Task, choice: Choice, rehearse: str) -> tuple[Script, bytes
         msg = f"the rehearsal script {path} cannot be read: {error.strerror}"
         raise UsageError(msg) from None
     return parse(text, path or CANONICAL), text, Held(env=entry.rehearsal.env)
+
+
+def unscripted(job: Job) -> str | None:
+    """That a rehearsal plays a script which knows nothing of the task, because the task has none; None if it has."""
+    from assay.rehearsal.script import CANONICAL
+
+    if job.script is None or job.task.rehearsal_for(job.choice.model) is not None:
+        return None
+    if job.script_text != (files("assay.rehearsal") / CANONICAL).read_bytes():
+        return None
+    return (
+        f"{as_named(job.task.path)} has no rehearsal.toml: the canonical script is played, which only writes hello.txt"
+    )
 
 
 def _bundle(project: Project) -> bytes | None:

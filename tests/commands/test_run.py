@@ -107,6 +107,16 @@ def test_a_missing_credential_on_any_rung_is_refused(project: MakeProject) -> No
 # -- dry run --------------------------------------------------------------------------------------------------------
 
 
+def test_a_rehearsal_without_a_script_of_the_tasks_own_is_told(project: Callable[..., Project]) -> None:
+    here = project({"tasks/own/prompt.md": "-", "tasks/own/rehearsal.toml": "[[turn]]\ntext = 'Done.'\n"})
+    here.write({"tasks/none/prompt.md": "-"})
+    rehearse = ("--agent", "claude", "--rehearse", "--dry-run")
+    told = here.run("run", "tasks/none", "tasks/own", *rehearse).assert_code(0).err
+    assert "note: tasks/none has no rehearsal.toml: the canonical script is played" in told
+    assert "tasks/own" not in told
+    assert "note:" not in here.run("run", "tasks/none", "--agent", "nop", "--dry-run").assert_code(0).err
+
+
 def test_a_dry_run_says_what_would_run_and_asks_no_engine(project: MakeProject) -> None:
     budget = "[stage.x]\nbudget_usd = 2.5\njobs = 3\nrungs = [{ agent = 'claude', runs = 2, effort = 'low' }]"
     here = project({**TASK, "assay.toml": budget})

@@ -65,11 +65,12 @@ def test_a_score_is_kept(project: Callable[..., Project]) -> None:
     assert record(here)["score"] == 0.25
 
 
-def test_no_run_bit_is_a_checker_error(project: Callable[..., Project]) -> None:
-    here = project({**PROMPT, "tasks/t/checker/check.sh": "#!/bin/sh\nexit 0\n"})
+@pytest.mark.parametrize("text", ["#!/bin/sh\nexit 1\n", "exit 1\n"])
+def test_a_lost_run_bit_or_first_line_is_no_error(project: Callable[..., Project], text: str) -> None:
+    here = project({**PROMPT, "tasks/t/checker/check.sh": text})
     (here.root / "tasks/t/checker/check.sh").chmod(0o644)
-    here.run("run", "tasks/t", "--agent", "nop", timeout=120).assert_code(3)
-    assert record(here)["verdict"] == "checker-error"
+    here.run("run", "tasks/t", "--agent", "nop", timeout=120).assert_code(1)
+    assert record(here)["verdict"] == "fail"
 
 
 def test_a_checker_past_its_clock_is_a_checker_error(project: Callable[..., Project]) -> None:
