@@ -107,7 +107,7 @@ def test_a_missing_credential_on_any_rung_is_refused(project: MakeProject) -> No
 # -- dry run --------------------------------------------------------------------------------------------------------
 
 
-def test_a_rehearsal_without_a_script_of_the_tasks_own_is_told(project: Callable[..., Project]) -> None:
+def test_a_rehearsal_without_a_script_of_the_tasks_own_is_told(project: MakeProject) -> None:
     here = project({"tasks/own/prompt.md": "-", "tasks/own/rehearsal.toml": "[[turn]]\ntext = 'Done.'\n"})
     here.write({"tasks/none/prompt.md": "-"})
     rehearse = ("--agent", "claude", "--rehearse", "--dry-run")
