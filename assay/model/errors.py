@@ -8,6 +8,7 @@
     │   └── EngineUnavailable  no Docker Engine answers
     └── Unmeasured             exit 3: started, but no verdict can be trusted
         ├── EngineError        the engine refused or failed an operation
+        ├── NotKept            the disk has no room for what an agent left; its container waits
         ├── BuildFailed        an image could not be built; carries the log's path
         └── FenceFailed        the network rules could not be set up or proven
 
@@ -79,6 +80,10 @@ class Unmeasured(AssayError):
 
 class EngineError(Unmeasured):
     """The Docker Engine refused or failed an operation."""
+
+
+class NotKept(Unmeasured):
+    """The disk has no room for what an agent left; its container waits for `assay recover`."""
 
 
 class BuildFailed(Unmeasured):

@@ -79,8 +79,9 @@ class StandIn:
     def requests(self) -> list[Request]:
         """What it was asked so far; also after it was stopped, until it is removed."""
         _, stream = self.engine.get(self.container, RECORD)
-        tar = TarReader(stream)
-        return read(b"".join(chunk for _ in tar for chunk in tar.content()))
+        with stream:
+            tar = TarReader(stream)
+            return read(b"".join(chunk for _ in tar for chunk in tar.content()))
 
     def report(self) -> Report:
         """Judge the rehearsal by the requests so far."""

@@ -118,15 +118,16 @@ def _read(attempt: Attempt, container: str, path: str) -> tuple[bytes | None, st
     """What the container has at a path, and why that is nothing to be taken."""
     try:
         stat, stream = attempt.engine.get(container, path.replace("~", HOME, 1))
-        if stat.link:
-            return None, "it is a link"
-        reader = TarReader(stream)
-        for member in reader:
-            if member.type != archive.REGULAR:
-                return None, "it is no regular file"
-            if member.size > credential_file.LONGEST:
-                return None, "it is too long"
-            return b"".join(reader.content()), None
+        with stream:
+            if stat.link:
+                return None, "it is a link"
+            reader = TarReader(stream)
+            for member in reader:
+                if member.type != archive.REGULAR:
+                    return None, "it is no regular file"
+                if member.size > credential_file.LONGEST:
+                    return None, "it is too long"
+                return b"".join(reader.content()), None
     except EngineError:
         pass
     return None, "it is gone"

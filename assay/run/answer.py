@@ -129,15 +129,16 @@ def _lines(engine: Engine, container: str, ask: Ask, path: str) -> int | None:
         _, stream = engine.get(container, f"{ask.workdir}/{inside}")
     except EngineError:
         return None
-    reader = TarReader(stream)
-    for member in reader:
-        if member.type != REGULAR or member.size > LARGEST:
-            return None
-        lines, last = 0, b"\n"
-        for part in reader.content():
-            lines += part.count(b"\n")
-            last = part[-1:] or last
-        return lines + (last != b"\n")
+    with stream:
+        reader = TarReader(stream)
+        for member in reader:
+            if member.type != REGULAR or member.size > LARGEST:
+                return None
+            lines, last = 0, b"\n"
+            for part in reader.content():
+                lines += part.count(b"\n")
+                last = part[-1:] or last
+            return lines + (last != b"\n")
     return None
 
 

@@ -33,6 +33,7 @@ class Attempt:
         before: What the task's own image holds in the working directory.
         cut: Why the harness ended the agent, if it did.
         sole: The user's credential file, while it is this run's alone.
+        waiting: The agent's container, if the disk had no room for what it holds: it stays for `assay recover`.
         ungraded: Why its files cannot be graded here and now, if they cannot.
         taken_over: An assay that was killed began it: what that one may have sent its agent is not known.
         handed: What the agent gets where its credential stays outside; None if it gets the credential.
@@ -55,6 +56,7 @@ class Attempt:
     taken_over: bool = False
     handed: Held | None = None
     ungraded: str = ""
+    waiting: str = ""
 
     @property
     def record(self) -> RunRecord:

@@ -6,8 +6,11 @@ goes to left.tar.zst; `left/` holds its directories and regular files for readin
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import os
+import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -110,16 +113,29 @@ def collect(engine: Engine, container: str, workdir: str, to: Path, redactor: Re
     with ExitStack() as stack:
         file = stack.enter_context((to / TAR).open("xb"))
         out = stack.enter_context(zstandard.ZstdCompressor(level=3).stream_writer(file, closefd=False))
+        stream: Iterable[bytes] = ()
         try:
-            stat, stream = engine.get(container, workdir)
-            if not stat.is_dir:
-                left.reason = "the working directory was replaced by " + ("a link" if stat.link else "a file")
-                stream = iter(())
+            stat, outgoing = engine.get(container, workdir)
         except NotThere:
-            left.reason, stream = "the working directory was deleted", iter(())
+            left.reason = "the working directory was deleted"
+        else:
+            stack.enter_context(outgoing)
+            if stat.is_dir:
+                stream = outgoing
+            else:
+                left.reason = "the working directory was replaced by " + ("a link" if stat.link else "a file")
         _take(TarReader(stream), out, to / TREE, left, redactor, limits)
         out.write(archive.END)
     return left
+
+
+def clear(path: Path) -> None:
+    """Remove a half-done collection from a run directory: it is done again."""
+    for name in (TREE, "checker", "volumes"):
+        shutil.rmtree(path / name, ignore_errors=True)
+    for name in (TAR, LISTED):
+        with contextlib.suppress(OSError):
+            (path / name).unlink()
 
 
 def note_withheld(left: Left, changed: Iterable[Mapping[str, Any]], workdir: str) -> None:
@@ -152,12 +168,13 @@ def tree_of(engine: Engine, container: str, workdir: str) -> Tree:
         stat, stream = engine.get(container, workdir)
     except NotThere:
         return {}
-    if not stat.is_dir:
-        return {}
-    reader, tree = TarReader(stream), Tree()
-    for member in reader:
-        if name := _inside(member.name):
-            tree[name] = _entry(member, hashlib.sha256(b"".join(reader.content())).digest())
+    with stream:
+        if not stat.is_dir:
+            return {}
+        reader, tree = TarReader(stream), Tree()
+        for member in reader:
+            if name := _inside(member.name):
+                tree[name] = _entry(member, hashlib.sha256(b"".join(reader.content())).digest())
     return tree
 
 
@@ -293,8 +310,11 @@ class _Unpacker:
         return True
 
 
-FATAL = {28, 30, 122, 5}
-"""ENOSPC, EROFS, EDQUOT, EIO: the run directory cannot be written; not the name's fault."""
+FATAL = {errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EIO}
+"""The run directory cannot be written; not the name's fault."""
+
+HOLE = bytes(1 << 16)
+"""So many zeros are not written but passed over: a file of gigabytes that holds nothing takes up nothing."""
 
 
 class _Kept:
@@ -302,7 +322,7 @@ class _Kept:
 
     def __init__(self, file: IO[bytes] | None, redactor: Redactor) -> None:
         self._file = file
-        self._stream = Stream(redactor, file.write) if file is not None else None
+        self._stream = Stream(redactor, self._sparsely) if file is not None else None
 
     def write(self, data: bytes) -> None:
         if self._stream is not None:
@@ -313,8 +333,21 @@ class _Kept:
 
     def __exit__(self, *_: object) -> None:
         if self._stream is not None and self._file is not None:
-            self._stream.close()
-            self._file.close()
+            # Closed whatever happens: a file that is open takes up its room even when it was removed.
+            with self._file:
+                self._stream.close()
+                self._file.truncate(self._file.tell())
+
+    def _sparsely(self, data: bytes) -> None:
+        assert self._file is not None  # noqa: S101 - without one there is no stream
+        written = at = 0
+        while (after := at + len(HOLE)) <= len(data):
+            if data.startswith(HOLE, at):
+                self._file.write(memoryview(data)[written:at])
+                self._file.seek(len(HOLE), os.SEEK_CUR)
+                written = after
+            at = after
+        self._file.write(memoryview(data)[written:])
 
 
 def _listing(kind: str, name: bytes, member: Member) -> bytes:

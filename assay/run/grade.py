@@ -261,9 +261,10 @@ class Grading:
         found: dict[str, bytes] = {}
         with contextlib.suppress(NotThere):
             _, stream = self.engine.get(self.container, self._out)
-            reader = TarReader(stream)
-            for member in reader:
-                name = RESULTS.get(member.name.partition(b"/")[2].replace(self.mark.encode(), b"mark"))
-                if name is not None and member.type == archive.REGULAR and member.size < 1 << 20:
-                    found[name] = b"".join(reader.content())
+            with stream:
+                reader = TarReader(stream)
+                for member in reader:
+                    name = RESULTS.get(member.name.partition(b"/")[2].replace(self.mark.encode(), b"mark"))
+                    if name is not None and member.type == archive.REGULAR and member.size < 1 << 20:
+                        found[name] = b"".join(reader.content())
         return found

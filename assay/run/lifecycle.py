@@ -40,7 +40,8 @@ def perform(job: Job, engine: Engine, watch: Watch, stop: Stop, pool: ThreadPool
 
     Raises:
         UsageError: The earlier run was resumed already.
-        Unmeasured: The engine or the disk failed; the record says what is known, containers are gone.
+        Unmeasured: The engine or the disk failed; the record says what is known, containers are gone (but see
+            `salvage.salvaged`).
     """
     attempt = _begin(job, engine, watch, stop)
     with committed(attempt):
@@ -60,11 +61,20 @@ def perform(job: Job, engine: Engine, watch: Watch, stop: Stop, pool: ThreadPool
 def keep(attempt: Attempt, container: str, pool: ThreadPoolExecutor) -> tuple[collect.Left, Future[Grading] | None]:
     """Take out of the stopped container what is kept; the checker's container is made meanwhile."""
     grading = prepare_grading(attempt, pool)
-    account.settle(attempt, container)
-    left = _collect(attempt, container)
-    snapshot.keep(attempt, container)
-    attempt.dir.save(State.COLLECTED)
+    try:
+        account.settle(attempt, container)
+        left = _collect(attempt, container)
+        snapshot.keep(attempt, container)
+        attempt.dir.save(State.COLLECTED)
+    except BaseException:
+        if grading is not None:
+            attempt.removals.append(pool.submit(_called_off, grading))
+        raise
     return left, grading
+
+
+def _called_off(creating: Future[Grading]) -> None:
+    creating.result().remove()
 
 
 def judge(attempt: Attempt, left: collect.Left, grading: Future[Grading] | None) -> None:
@@ -171,7 +181,10 @@ def _await(attempt: Attempt, removal: Future[None]) -> None:
 
 @contextlib.contextmanager
 def _surroundings(attempt: Attempt, pool: ThreadPoolExecutor) -> Iterator[str]:
-    """The fence and the agent's container, made side by side; at the end both are removed in the background."""
+    """The fence and the agent's container, made side by side; at the end both are removed in the background.
+
+    The agent's stays if the disk had no room for what it holds.
+    """
     around = place.set_up(attempt)
     container = ""
     try:
@@ -183,7 +196,7 @@ def _surroundings(attempt: Attempt, pool: ThreadPoolExecutor) -> Iterator[str]:
         around.watch_over(attempt)
         yield container
     finally:
-        if container:
+        if container and container != attempt.waiting:
             attempt.removals.append(pool.submit(attempt.engine.remove, container))
         attempt.removals.append(pool.submit(around.finish, attempt))
 

@@ -31,15 +31,16 @@ def mend(attempt: Attempt, container: str, start: Start) -> None:
             continue
         base = posixpath.dirname("/".join(parts[:fixed]))
         mended = []
-        reader = TarReader(stream)
-        for member in reader:
-            path = posixpath.join(base, member.name.decode("utf-8", "surrogateescape"))
-            if member.type != archive.REGULAR or member.size > LARGEST or not matches(path, parts):
-                continue
-            lines = b"".join(reader.content()).splitlines(keepends=True)
-            kept = [line for line in lines if not any(word in line for word in words)]
-            if len(kept) != len(lines):
-                mended.append(Put(path, b"".join(kept), member.mode, member.uid))
+        with stream:
+            reader = TarReader(stream)
+            for member in reader:
+                path = posixpath.join(base, member.name.decode("utf-8", "surrogateescape"))
+                if member.type != archive.REGULAR or member.size > LARGEST or not matches(path, parts):
+                    continue
+                lines = b"".join(reader.content()).splitlines(keepends=True)
+                kept = [line for line in lines if not any(word in line for word in words)]
+                if len(kept) != len(lines):
+                    mended.append(Put(path, b"".join(kept), member.mode, member.uid))
         if mended:
             attempt.engine.put(container, archive.pack(mended))
             attempt.log.info("mended", files=[put.path for put in mended])

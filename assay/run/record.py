@@ -124,6 +124,7 @@ class RunDir:
     def adopt(self) -> None:
         """Sign a run that was taken over, and clear away what its owner was writing when it died."""
         self.record.owner = me()
+        self.reserve()
         self.save()
         for part in self.path.iterdir():
             if _PART.fullmatch(part.name):

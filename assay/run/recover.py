@@ -12,7 +12,6 @@ A run is left over when its record is not committed and nobody holds its lock. W
 from __future__ import annotations
 
 import contextlib
-import shutil
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from assay.model.errors import AssayError, ConfigError, CredentialMissing, UsageError
+from assay.model.errors import AssayError, ConfigError, CredentialMissing, NotKept, UsageError
 from assay.model.outcome import Ending, Verdict
 from assay.model.project import Project
 from assay.model.record import RunRecord, State
@@ -34,7 +33,7 @@ from assay.run.follow import EVENTS, STDERR
 from assay.run.job import Earlier, Images, Job, Stop, Watch
 from assay.run.record import LOCK, RunDir, cut_torn, now, read_record, resumed_by
 from assay.run.resume import next_turn
-from assay.run.salvage import salvaged, stated
+from assay.run.salvage import nothing_lost, salvaged, stated
 from assay.sandbox.engine import Engine
 
 NOT_STARTED = 97
@@ -81,6 +80,9 @@ def recover(
         task, ungraded = _task(run, engine, roles)
         job = _job(project, run.record, task, engine, secrets="agent" in roles)
         run.adopt()
+    except OSError as error:
+        run.release()
+        raise NotKept(nothing_lost(run.path.parent, error)) from error
     except BaseException:
         run.release()
         raise
@@ -113,12 +115,13 @@ def _check_engine(run: RunDir, engine: Engine) -> None:
 
 @contextlib.contextmanager
 def _cleared(attempt: Attempt) -> Iterator[None]:
-    """Whatever happens, no container of this run is left."""
+    """Whatever happens, no container of this run is left, but one whose files still find no room."""
     try:
         yield
     finally:
         for container in attempt.engine.containers({"assay.run": attempt.record.id}):
-            attempt.engine.remove(container["Id"])
+            if container["Id"] != attempt.waiting:
+                attempt.engine.remove(container["Id"])
 
 
 @contextlib.contextmanager
@@ -161,7 +164,7 @@ def _take_up(attempt: Attempt, container: str, pool: ThreadPoolExecutor) -> None
                 _never_began(attempt)
                 return
             attempt.dir.save(State.STOPPED)
-        _clear_kept(attempt)
+        collect.clear(attempt.dir.path)
         record.verdict, record.verdict_reason = None, None
         left, grading = lifecycle.keep(attempt, container, pool)
     lifecycle.judge(attempt, left, grading)
@@ -222,15 +225,6 @@ def _kept(attempt: Attempt) -> collect.Left:
     """The files that were kept before the harness died."""
     record = attempt.record
     return collect.Left(complete=record.left == "complete", reason=record.left_reason or "")
-
-
-def _clear_kept(attempt: Attempt) -> None:
-    """Remove a half-done collection: it is done again."""
-    path = attempt.dir.path
-    for name in (collect.TREE, "checker", "volumes"):
-        shutil.rmtree(path / name, ignore_errors=True)
-    for name in (collect.TAR, collect.LISTED):
-        (path / name).unlink(missing_ok=True)
 
 
 def _task(run: RunDir, engine: Engine, containers: dict[str, dict[str, Any]]) -> tuple[Task, str]:

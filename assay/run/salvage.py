@@ -3,29 +3,87 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import shutil
+import time
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 
 from assay import decoders
-from assay.model.errors import AssayError, EngineError
+from assay.model.errors import AssayError, EngineError, NotKept
 from assay.model.events import Exit, Facts
 from assay.model.outcome import Ending, Verdict
-from assay.run import agent, snapshot
+from assay.run import agent, collect, snapshot
 from assay.run.attempt import Attempt
 from assay.run.follow import EVENTS
 from assay.run.session import session_begun, session_file
 
+MEASURE_SECONDS = 3.0
+"""For telling how much room is missing."""
+SLACK = 256 << 10
+"""Bytes of what else is kept of a run."""
+
 
 @contextlib.contextmanager
 def salvaged(attempt: Attempt, container: str) -> Iterator[None]:
-    """If the disk or the engine fails under a run, keep what its agent did, as far as that goes, and then fail."""
+    """If the disk or the engine fails under a run, keep what its agent did, as far as that goes, and then fail.
+
+    Raises:
+        NotKept: The agent has ended, and the disk has no room for what it left: its container stays, stopped, and
+            `assay recover` keeps and grades what it holds.
+    """
     try:
         yield
     except (AssayError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in collect.FATAL and attempt.record.ending is not None:
+            raise _to_be_kept(attempt, container, error) from error
         if attempt.record.times.started is not None:
             with contextlib.suppress(AssayError, OSError):
                 _salvage(attempt, container, error)
         raise
+
+
+def _to_be_kept(attempt: Attempt, container: str, error: OSError) -> NotKept:
+    """Make what room there is, and leave the container to a later `assay recover`."""
+    attempt.waiting = container
+    collect.clear(attempt.dir.path)
+    try:
+        amount, whole = _amount(attempt, container)
+    except AssayError:
+        amount, whole = 0, False
+    return NotKept(nothing_lost(attempt.dir.path.parent, error, amount, whole=whole))
+
+
+def _amount(attempt: Attempt, container: str) -> tuple[int, bool]:
+    """Bytes that there are to keep, and whether that is all of them: it is looked at for a short time only."""
+    _, stream = attempt.engine.get(container, attempt.job.folder)
+    amount, until = 0, time.monotonic() + MEASURE_SECONDS
+    with stream:
+        for chunk in stream:
+            amount += len(chunk)
+            if amount > attempt.job.settings.disk or time.monotonic() > until:
+                return amount, False
+    return amount, True
+
+
+def nothing_lost(runs: Path, error: OSError, amount: int = 0, *, whole: bool = True) -> str:
+    """What to tell of a disk that could not be written, in one line.
+
+    Args:
+        runs: The folder on that disk.
+        error: What the disk said.
+        amount: Bytes that are to be kept; 0 if that is not known.
+        whole: Whether there are no more of them.
+    """
+    said = error.strerror or str(error)
+    with contextlib.suppress(OSError):
+        # They are kept twice: packed, which may not make them smaller, and unpacked for reading.
+        missing = 2 * amount + SLACK - shutil.disk_usage(runs).free
+        if error.errno == errno.ENOSPC and amount and missing > 0:
+            said += f", {'up to ' if whole else 'more than '}{missing} bytes are missing"
+    remedy = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
+    return f"{runs}: {said}; what the agent left is still in its container: {remedy} and run assay recover"
 
 
 def _salvage(attempt: Attempt, container: str, error: Exception) -> None:
@@ -58,6 +116,12 @@ def failed(attempt: Attempt, error: Exception) -> None:
             removal.result()
     gone = not _swept(attempt)
     said = str(error) if isinstance(error, AssayError | OSError) else repr(error)
+    if attempt.waiting:
+        record.verdict, record.verdict_reason = None, said
+        attempt.dir.make_room()
+        with contextlib.suppress(OSError):
+            attempt.dir.save()
+        return
     if record.ending is None:
         record.ending = Ending.CRASHED
     if record.times.started is None and attempt.job.earlier is not None:
@@ -90,10 +154,11 @@ def stated(attempt: Attempt) -> Facts:
 
 
 def _swept(attempt: Attempt) -> bool:
-    """Remove whatever of this run is on the engine; whether the engine could be asked."""
+    """Remove whatever of this run is on the engine and not to be kept; whether the engine could be asked."""
     try:
         for container in attempt.engine.containers({"assay.run": attempt.record.id}):
-            attempt.engine.remove(container["Id"])
+            if container["Id"] != attempt.waiting:
+                attempt.engine.remove(container["Id"])
     except (EngineError, OSError):
         return False
     return True

@@ -63,10 +63,11 @@ def _files(engine: Engine, container: str, top: str) -> Iterator[tuple[str, Iter
     try:
         _, stream = engine.get(container, top)
         base = posixpath.dirname(top)
-        reader = TarReader(stream)
-        for member in reader:
-            if member.type == archive.REGULAR and member.size <= LARGEST:
-                yield posixpath.join(base, member.name.decode("utf-8", "replace")), reader.content()
+        with stream:
+            reader = TarReader(stream)
+            for member in reader:
+                if member.type == archive.REGULAR and member.size <= LARGEST:
+                    yield posixpath.join(base, member.name.decode("utf-8", "replace")), reader.content()
     except EngineError:
         return
 

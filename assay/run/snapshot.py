@@ -7,6 +7,7 @@ there. Volumes are no part of an image: they are kept beside it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
 from collections.abc import Iterator
@@ -115,17 +116,18 @@ def _strike_out(attempt: Attempt, container: str) -> None:
             stat, stream = attempt.engine.get(container, root)
         except NotThere:
             continue
-        if stat.link:
-            continue
-        reader, folder = TarReader(stream), posixpath.dirname(root)
-        for member in reader:
-            path = posixpath.join(folder, os.fsdecode(member.name)).rstrip("/")
-            if member.type == archive.HARD:
-                links.append((path, posixpath.join(folder, os.fsdecode(member.link))))
-            elif member.type == archive.REGULAR and path in changed:
-                cleaned = _cleaned(attempt, reader, member.size)
-                if cleaned is not None:
-                    struck[path] = Put(path, cleaned, member.mode, member.uid)
+        with stream:
+            if stat.link:
+                continue
+            reader, folder = TarReader(stream), posixpath.dirname(root)
+            for member in reader:
+                path = posixpath.join(folder, os.fsdecode(member.name)).rstrip("/")
+                if member.type == archive.HARD:
+                    links.append((path, posixpath.join(folder, os.fsdecode(member.link))))
+                elif member.type == archive.REGULAR and path in changed:
+                    cleaned = _cleaned(attempt, reader, member.size)
+                    if cleaned is not None:
+                        struck[path] = Put(path, cleaned, member.mode, member.uid)
     # What replaces a file leaves its other names as they were.
     struck |= {path: replace(struck[target], path=path) for path, target in links if target in struck}
     if struck:
@@ -173,8 +175,11 @@ def _keep_volumes(attempt: Attempt, container: str) -> None:
         except NotThere:
             continue
         target = volume_file(attempt.dir.path, number)
-        target.parent.mkdir(exist_ok=True)
-        with target.open("wb") as file, zstandard.ZstdCompressor(level=3).stream_writer(file) as out:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(chunks)
+            target.parent.mkdir(exist_ok=True)
+            file = stack.enter_context(target.open("wb"))
+            out = stack.enter_context(zstandard.ZstdCompressor(level=3).stream_writer(file))
             cleaned = Stream(attempt.redactor, out.write)
             for chunk in chunks:
                 cleaned.write(chunk)

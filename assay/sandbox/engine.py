@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import docker.errors
+import docker.utils
 import requests.exceptions
 from docker import APIClient
 
@@ -96,6 +97,53 @@ class Stat:
 
 class NotThere(EngineError):
     """There is nothing at that path in the container."""
+
+
+class Outgoing:
+    """A tar stream out of a container, its failures told as ours.
+
+    While it is open and not at its end, the engine holds the container's lock: a signal, an inspection or a removal
+    would wait for it (until their own clock, two minutes).
+
+    Args:
+        answer: The engine's.
+        path: What is read, for messages.
+    """
+
+    def __init__(self, answer: Any, path: str) -> None:
+        self._answer, self._path = answer, path
+        self._chunks: Iterator[bytes] = answer.iter_content(1 << 20)
+
+    def __iter__(self) -> Outgoing:
+        """It is its own iterator."""
+        return self
+
+    def __next__(self) -> bytes:
+        """The next bytes.
+
+        Raises:
+            EngineError: The stream broke.
+        """
+        try:
+            return next(self._chunks)
+        except StopIteration:
+            raise
+        except Exception as error:
+            if type(error).__module__.startswith(("urllib3", "requests", "http")) or isinstance(error, OSError):
+                msg = f"the engine's stream of {self._path} broke: {_plain(error)}"
+                raise EngineError(msg) from error
+            raise
+
+    def close(self) -> None:
+        """Read no more; the engine lets go of the container."""
+        with contextlib.suppress(Exception):
+            self._answer.close()
+
+    def __enter__(self) -> Outgoing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Engine:
@@ -290,8 +338,8 @@ class Engine:
             answer = self._request("GET", "/containers/{0}/json", container, params={"size": 1})
             return int(answer.json().get("SizeRw") or 0)
 
-    def get(self, container: str, path: str) -> tuple[Stat, Iterator[bytes]]:
-        """What stands at a path, and its tar stream.
+    def get(self, container: str, path: str) -> tuple[Stat, Outgoing]:
+        """What stands at a path, and its tar stream, which is to be closed: use it in a `with`.
 
         The engine follows a link given as the path: look at `Stat.is_dir` before reading.
 
@@ -299,14 +347,18 @@ class Engine:
             EngineError: The engine failed; its subclass `NotThere` when there is no such path.
         """
         try:
-            stream, stat = self.api.get_archive(container, path, chunk_size=1 << 20)
+            params, plain = {"path": path}, {"Accept-Encoding": "identity"}
+            answer = self._request(
+                "GET", "/containers/{0}/archive", container, params=params, headers=plain, stream=True
+            )
         except docker.errors.NotFound as error:
             msg = f"there is no {path} in {container[:12]}"
             raise NotThere(msg) from error
         except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
             msg = f"the Docker Engine could not read {path} of {container[:12]}: {_plain(error)}"
             raise EngineError(msg) from error
-        return Stat(int(stat["mode"]), int(stat["size"]), str(stat["linkTarget"])), _streaming(stream, path)
+        stat = docker.utils.decode_json_header(answer.headers["X-Docker-Container-Path-Stat"])
+        return Stat(int(stat["mode"]), int(stat["size"]), str(stat["linkTarget"])), Outgoing(answer, path)
 
     def changes(self, container: str) -> list[dict[str, Any]]:
         """Paths changed against the image: `{"Path", "Kind"}`, kind 0 changed, 1 added, 2 deleted."""
@@ -417,17 +469,6 @@ def _frames(answer: Any) -> Iterator[tuple[int, bytes]]:
     finally:
         with contextlib.suppress(Exception):
             answer.close()
-
-
-def _streaming(stream: Iterator[bytes], path: str) -> Iterator[bytes]:
-    """The SDK's stream, its failures told as ours."""
-    try:
-        yield from stream
-    except Exception as error:
-        if type(error).__module__.startswith(("urllib3", "requests", "http")) or isinstance(error, OSError):
-            msg = f"the engine's stream of {path} broke: {_plain(error)}"
-            raise EngineError(msg) from error
-        raise
 
 
 @contextlib.contextmanager

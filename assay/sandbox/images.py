@@ -349,8 +349,7 @@ class Builder:
                     _, stream = self.engine.get(probe, path)
                 except NotThere:
                     continue
-                for _ in stream:
-                    pass
+                stream.close()
                 return path
             return None
         finally:

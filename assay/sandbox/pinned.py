@@ -46,9 +46,10 @@ def read_pin(engine: Engine, image: str, title: str, path: str) -> dict[str, str
     probe = engine.create(Spec(image=image, argv=["/"], name="", labels={}))
     try:
         stat, stream = engine.get(probe, path)
-        if stat.is_dir or stat.link or stat.size > _LIMIT:
-            raise BuildFailed(title, f"{path} is no small file")
-        packed = b"".join(stream)
+        with stream:
+            if stat.is_dir or stat.link or stat.size > _LIMIT:
+                raise BuildFailed(title, f"{path} is no small file")
+            packed = b"".join(stream)
     except NotThere:
         return None
     finally:

@@ -147,8 +147,9 @@ def mark_of(engine: Engine, container: str, mount: str) -> dict[str, Any] | None
         _, stream = engine.get(container, f"{mount}/{MARK}")
     except NotThere:
         return None
-    reader = TarReader(stream)
-    content = [b"".join(reader.content()) for _ in reader]
+    with stream:
+        reader = TarReader(stream)
+        content = [b"".join(reader.content()) for _ in reader]
     try:
         said = json.loads(b"".join(content))
     except ValueError:
