@@ -6,6 +6,7 @@ called: `assay --help` reads the one-line summaries below and imports none of th
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -118,14 +119,22 @@ def main(argv: list[str] | None = None) -> None:
     except AssayError as error:
         click.echo(f"assay: {_one_line(str(error))}", err=True)
         code = error.exit_code
-    except Exception:  # noqa: BLE001 - a bug: its traceback is shown, and it must not look like "nothing passed"
-        traceback.print_exc()
-        code = ExitCode.UNMEASURED
+    except Exception as error:  # noqa: BLE001 - a bug: its traceback is shown
+        code = _unforeseen(error)
     except SystemExit:
         # Only click does this, when the reader of our output has gone, as `| head` does; nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = ExitCode.DONE
     sys.exit(code if isinstance(code, int) else ExitCode.DONE)
+
+
+def _unforeseen(error: Exception) -> int:
+    """A bug, which must not look like "nothing passed"; but a name that is too long was given by the user."""
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        click.echo(f"assay: {_one_line(str(error.filename))[:80]}…: {error.strerror}", err=True)
+        return ExitCode.REFUSED
+    traceback.print_exception(error)
+    return ExitCode.UNMEASURED
 
 
 def _nowhere() -> TextIO:

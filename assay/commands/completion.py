@@ -81,6 +81,6 @@ def _agents() -> dict[str, Any]:
 def _table(file: Path, name: str) -> dict[str, Any]:
     try:
         found = tomllib.loads(file.read_text("utf-8")).get(name, {})
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

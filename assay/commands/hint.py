@@ -1,4 +1,4 @@
-"""One line about runs that a killed assay left behind, before any command does anything. Light: most find nothing."""
+"""One line about runs that were left behind unfinished, before any command does anything. Light: most find nothing."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def hint() -> None:
         names = left_behind(runs)
         if names:
             which = f"run {names[0]} was" if len(names) == 1 else f"{len(names)} runs were"
-            said = f"note: {which} left behind by an assay that was killed; `assay recover` finishes what is there"
+            said = f"note: {which} left behind unfinished; `assay recover` finishes what is there"
             click.echo(said, err=True)

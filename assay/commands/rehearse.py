@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from assay.model.units import MOST_JOBS
+
 if TYPE_CHECKING:
     from assay.model.project import Project
     from assay.model.registry import Agent
@@ -52,7 +54,7 @@ class Part:
 @click.command(epilog=EXAMPLES)
 @click.argument("agents", nargs=-1, metavar="[AGENT]...")
 @click.option("--script", metavar="FILE", help="What the stand-in says; the canonical script if left out.")
-@click.option("--jobs", type=click.IntRange(1), default=1, metavar="N", help="How many at once.")
+@click.option("--jobs", type=click.IntRange(1, MOST_JOBS), default=1, metavar="N", help="How many at once.")
 @click.option("--record", is_flag=True, help="Keep each raw stream and its rendering as golden files.")
 @click.option("--version", "version", metavar="X", help="Try another version of one CLI and compare what it writes.")
 @click.option("-q", "--quiet", is_flag=True, help="Only how each came out.")

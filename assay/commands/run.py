@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.commands import completion
+from assay.model.units import MOST_JOBS, MOST_RUNS
 
 if TYPE_CHECKING:
     from assay.model.project import Project
@@ -58,8 +59,8 @@ terminal are like the first; SIGTERM again, 2 seconds later or more, is like the
 )
 @click.option("--timeout", metavar="DURATION", help="Time limit of a run: 90s, 30m.")
 @click.option("--internet/--no-internet", default=None, help="Whether a run reaches the internet; closed by default.")
-@click.option("--runs", type=click.IntRange(1), metavar="N", help="Runs of each rung, or of --agent.")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Runs at once.")
+@click.option("--runs", type=click.IntRange(1, MOST_RUNS), metavar="N", help="Runs of each rung, or of --agent.")
+@click.option("--jobs", type=click.IntRange(1, MOST_JOBS), metavar="N", help="Runs at once.")
 @click.option("--from", "first", metavar="RUNG", help="Begin the ladder at a rung: its number, or its agent or model.")
 @click.option("--only", metavar="RUNG", help="Climb one rung alone.")
 @click.option("--again", is_flag=True, help="Start the stage over; earlier runs do not count.")

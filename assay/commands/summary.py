@@ -10,6 +10,7 @@ from typing import Any
 
 from assay.commands.words import result_line, resumable_when
 from assay.model.place import as_named
+from assay.model.record import State
 from assay.stage.climb import Climb, Climbed
 from assay.stage.plan import Place, Result, Rung, Slot, Standing, Step
 from assay.stage.results import outcome_of
@@ -173,6 +174,8 @@ def _resumable(climbed: Climbed, runs: Path) -> Iterator[str]:
     """How to go on with what was cut short."""
     for slot in sorted(climbed.runs):
         run = climbed.runs[slot]
+        if run.get("state") != State.COMMITTED:
+            continue  # its own reason says that assay recover comes first
         if slot not in climbed.kept and run.get("resumable") and outcome_of(run).result is not Result.SPARED:
             when = resumable_when(run).removeprefix("resumable").strip()
             yield f"to go on: assay resume {as_named(runs / run['id'])}" + (f"   # {when}" if when else "")

@@ -88,7 +88,7 @@ def _checked(model: type[T], key: str, value: object, origin: Origin) -> object:
     tries = [value]
     if isinstance(value, str):
         for text in (value.lower(), _YES_NO.get(value.lower(), value)):
-            with contextlib.suppress(tomllib.TOMLDecodeError):
+            with contextlib.suppress(ValueError, RecursionError):
                 tries.append(tomllib.loads(f"v = {text}")["v"])
     fault = ""
     for candidate in tries:

@@ -14,7 +14,8 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from assay.model.errors import ConfigError, UsageError, did_you_mean
-from assay.model.fields import Cpus, Duration, Memory, Name, Size
+from assay.model.fields import Cpus, Disk, Duration, ImageName, Jobs, Memory, Name, Pids, Runs
+from assay.model.ignored import compiled
 from assay.model.layers import BUILT_IN, Origin, Source, layered
 from assay.model.place import PROJECT_FILE, as_named, find_root
 from assay.model.registry import Choice, ChoiceError, Registry, Table, load_registry
@@ -37,19 +38,19 @@ class Defaults(Table):
     """How long an agent may work. Default: 30m."""
     stall: Duration | None = None
     """No output for this long ends a run as stalled. Default: the agent's own."""
-    jobs: int = Field(default=4, gt=0)
+    jobs: Jobs = 4
     """Runs at once."""
     cpus: Cpus | None = None
     """CPUs of a run. Default: no limit."""
     memory: Memory | None = 4 * 1024**3
     """Memory of a run. Default: 4GiB."""
-    pids: int | None = Field(default=1024, gt=0)
+    pids: Pids | None = 1024
     """Processes and threads of a run at once."""
-    disk: Size = 2 * 1024**3
+    disk: Disk = 2 * 1024**3
     """Bytes that a run may write, and the most that is collected of its working directory. Default: 2GiB."""
     internet: bool = False
     """Whether runs reach the internet, not only their vendor's API. An ask does, unless its own stage says no."""
-    base_image: str = Field(default="debian:bookworm-slim", min_length=1)
+    base_image: ImageName = "debian:bookworm-slim"
     """Base of the default environment, which adds python3, pytest, git and curl; for tasks that bring none."""
     ca_bundle: str | None = None
     """PEM file of CA certificates to trust too, as behind a corporate proxy. Default: the host's."""
@@ -64,7 +65,7 @@ class Rung(Table):
     """Default: the agent's own."""
     effort: str | None = Field(default=None, min_length=1)
     """Default: the CLI's own."""
-    runs: int | None = Field(default=None, gt=0)
+    runs: Runs | None = None
     """Default: the stage's."""
     timeout: Duration | None = None
     """Default: the stage's."""
@@ -88,9 +89,9 @@ class Stage(Table):
     """What is tried, in this order."""
     stop_on_pass: bool = False
     """Whether the first pass ends the stage, so that dearer rungs never start."""
-    runs: int = Field(default=1, gt=0)
+    runs: Runs = 1
     """Runs of each rung."""
-    jobs: int | None = Field(default=None, gt=0)
+    jobs: Jobs | None = None
     """Runs at once."""
     timeout: Duration | None = None
     """How long each agent may work."""
@@ -143,6 +144,13 @@ class Ask(Table):
 
     exclude: list[str] = Field(default_factory=list)
     """Patterns of files that no agent may see, as in .gitignore, besides keys and .env files."""
+
+    @field_validator("exclude")
+    @classmethod
+    def _mean_something(cls, patterns: list[str]) -> list[str]:
+        for pattern in patterns:
+            compiled(pattern)
+        return patterns
 
 
 class ProjectFile(Table):

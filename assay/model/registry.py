@@ -13,7 +13,19 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from assay.model.errors import UsageError, did_you_mean
-from assay.model.fields import EnvName, EnvPattern, HeaderName, Host, Name, UrlPath, Word
+from assay.model.fields import (
+    DecoderName,
+    EnvName,
+    EnvPattern,
+    EnvValue,
+    HeaderName,
+    HomePath,
+    Host,
+    Name,
+    UrlPath,
+    Version,
+    Word,
+)
 from assay.model.place import as_named
 from assay.model.toml import read_toml, validate
 
@@ -51,7 +63,7 @@ class Install(Table):
 class Mend(Table):
     """A repair of the CLI's own files without which it does not resume."""
 
-    file: str
+    file: HomePath
     """Below home; the placeholders of launch lines and `*` for one part of the path allowed."""
     drop_lines: list[str]
     """Lines that contain one of these are left out."""
@@ -60,7 +72,7 @@ class Mend(Table):
 class Launch(Table):
     """The headless launch line and what goes with it."""
 
-    run: list[str]
+    run: list[str] = Field(min_length=1)
     """First start."""
     resume: list[str] = []
     """Going on with the CLI's own session `{session}`; empty if it cannot."""
@@ -80,19 +92,19 @@ class Launch(Table):
     """The signal that ends it gently."""
     stall_seconds: int = 900
     """No output for this long is a stall."""
-    env: dict[EnvName, str] = {}
+    env: dict[EnvName, EnvValue] = {}
     """Switches for telemetry, updates, retries and the like."""
-    offline_env: dict[EnvName, str] = {}
+    offline_env: dict[EnvName, EnvValue] = {}
     """Added when the run has no internet."""
-    root_env: dict[EnvName, str] = {}
+    root_env: dict[EnvName, EnvValue] = {}
     """Added when the task says `user = "root"`."""
     foreign_env: list[EnvPattern] = []
     """Variables, `PREFIX_*` allowed, that would change how the CLI works and must not come from a task's image."""
     ca_env: list[EnvName] = []
     """Variables that make the CLI trust one more CA file."""
-    files: dict[str, str] = {}
+    files: dict[HomePath, str] = {}
     """Files put in place before the start, path (`~/` is the agent's home) to content."""
-    offline_files: dict[str, str] = {}
+    offline_files: dict[HomePath, str] = {}
     """Added when the run has no internet; replaces a file of the same path."""
 
 
@@ -124,7 +136,7 @@ class Credential(Table):
 
     env: EnvName | None = None
     """Name of a variable, the same on the user's machine and in the container."""
-    file: str | None = None
+    file: HomePath | None = None
     """Path of a file below the home directory, the same on both sides (`~/...`)."""
     hosts: list[Host] = []
     """Hosts that this kind of credential needs beyond the agent's own."""
@@ -165,9 +177,9 @@ class Rehearsal(Table):
     """The protocol of the stand-in; `none` if it cannot be rehearsed."""
     hosts: list[Host]
     """Names pinned to the stand-in."""
-    env: dict[EnvName, str] = {}
+    env: dict[EnvName, EnvValue] = {}
     """Placeholder credentials, never a real key."""
-    files: dict[str, str] = {}
+    files: dict[HomePath, str] = {}
     """Placeholder credential or settings files."""
     shell: list[ShellCall] = []
     """What a script's `shell` step becomes: the first whose tool the CLI offers, else the first."""
@@ -180,9 +192,9 @@ class Agent(Table):
 
     title: str
     """As a person would call it."""
-    version: str
+    version: Version
     """The pinned version of the CLI."""
-    decoder: str
+    decoder: DecoderName
     """Name of the module in assay/decoders/ that reads its stream."""
     hosts: list[Host]
     """The API hosts the CLI may reach; nothing else can be reached without internet."""
@@ -202,12 +214,12 @@ class Agent(Table):
     """Known models; another one is allowed with a warning and marked `unlisted`."""
     credentials: list[Credential] = []
     """In order of preference."""
-    state: list[str] = []
+    state: list[HomePath] = []
     """Paths below home that hold the CLI's session, `{session}` allowed: what a resume needs."""
-    session_file: str | None = None
+    session_file: HomePath | None = None
     """Path of the CLI's own session file (`~/...`; `{session}`, `{workdir_dashed}` and `*` for one part of the path
     allowed): read for token counts that the stream lacks. Where several files match, they follow each other."""
-    session_more: list[str] = []
+    session_more: list[HomePath] = []
     """Paths of further files that go with it, in the same terms: sub-agents' own, say. Read after it."""
     rehearsal: Rehearsal | None = None
 

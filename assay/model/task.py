@@ -23,7 +23,7 @@ from pydantic import Field, field_validator
 
 from assay.model.digest import digest_of
 from assay.model.errors import ConfigError, UsageError, did_you_mean
-from assay.model.fields import Cpus, Duration, EnvName, Memory, OwnEnvName, Size
+from assay.model.fields import Cpus, Disk, Duration, EnvName, EnvValue, ImageName, Memory, OwnEnvName, Pids
 from assay.model.registry import Table
 from assay.model.toml import read_toml, validate
 
@@ -41,9 +41,9 @@ class CheckerSettings(Table):
     """Default: as the agent's."""
     memory: Memory | None = None
     """Default: as the agent's."""
-    pids: int | None = Field(default=None, gt=0)
+    pids: Pids | None = None
     """Default: as the agent's."""
-    env: dict[EnvName, str] = Field(default_factory=dict)
+    env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     """Set for the checker only."""
 
 
@@ -58,15 +58,15 @@ class TaskSettings(Table):
     """CPUs the agent may use, fractions allowed."""
     memory: Memory | None = None
     """Memory the agent may use."""
-    pids: int | None = Field(default=None, gt=0)
+    pids: Pids | None = None
     """Processes and threads the agent may have at once."""
-    disk: Size | None = None
+    disk: Disk | None = None
     """Bytes the agent may write."""
     internet: bool | None = None
     """Whether the agent may reach the internet, not only its own API."""
-    image: str | None = Field(default=None, min_length=1)
+    image: ImageName | None = None
     """Image of the environment, instead of a Dockerfile."""
-    env: dict[OwnEnvName, str] = Field(default_factory=dict)
+    env: dict[OwnEnvName, EnvValue] = Field(default_factory=dict)
     """Variables set for the agent and the checker."""
     workdir: str = "/app"
     """Where files/ is put and the agent starts."""
@@ -79,8 +79,8 @@ class TaskSettings(Table):
     @classmethod
     def _own_folder(cls, value: str) -> str:
         path = PurePosixPath(value)
-        if not path.is_absolute() or ".." in path.parts or "\0" in value:
-            msg = f"{value!r} is not an absolute path without '..'; write something like /app"
+        if not path.is_absolute() or ".." in path.parts or not value.isprintable():
+            msg = f"{value!r} is not an absolute path without '..' and control characters; write something like /app"
             raise ValueError(msg)
         if len(path.parts) < 2 or path.parts[1] in _SYSTEM or str(path) in _SYSTEM_FOLDERS:
             msg = f"{value!r} belongs to the system and would be overlaid; write something like /app"

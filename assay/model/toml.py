@@ -45,7 +45,7 @@ def parse_toml(raw: bytes, file: Path | str) -> dict[str, Any]:
     """The content of TOML text; `file` is what the user knows it by.
 
     Raises:
-        ConfigError: It is not UTF-8 or not TOML; with the line.
+        ConfigError: It is not UTF-8, not TOML, or no TOML that can be read; with the line where that is known.
     """
     try:
         return tomllib.loads(raw.decode("utf-8"))
@@ -60,6 +60,12 @@ def parse_toml(raw: bytes, file: Path | str) -> dict[str, Any]:
         said = _POSITION.sub("", text)
         what = f"{said}: the same key or table is given twice" if "overwrite" in said or "twice" in said else said
         raise ConfigError(file, place, f"not valid TOML: {what[:1].lower()}{what[1:]}") from None
+    except RecursionError:
+        raise ConfigError(
+            file, "", "lists or tables are nested too deeply to be read; nothing here needs that"
+        ) from None
+    except ValueError:
+        raise ConfigError(file, "", "a number has too many digits to be read; write a smaller one") from None
 
 
 def validate(model: type[M], data: Mapping[str, Any], file: Path | str, prefix: str = "") -> M:

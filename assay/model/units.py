@@ -13,6 +13,10 @@ _BYTES = (
 )
 LONGEST = 365 * 86400
 LARGEST = 1 << 60
+MOST_RUNS = 1000
+"""Of one rung: each is planned and remembered before the first begins."""
+MOST_JOBS = 256
+"""Runs at once: each has threads, connections and containers of its own."""
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)")
 _DURATION_HINT = 'write seconds (90) or a number with ms, s, m, h or d ("30m", "1h30m")'

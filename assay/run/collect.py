@@ -313,8 +313,8 @@ class _Unpacker:
 FATAL = {errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EIO}
 """The run directory cannot be written; not the name's fault."""
 
-HOLE = bytes(1 << 16)
-"""So many zeros are not written but passed over: a file of gigabytes that holds nothing takes up nothing."""
+HOLE = bytes(1 << 12)
+"""So many zeros are not written but passed over: a file of gigabytes that holds nothing takes up next to nothing."""
 
 
 class _Kept:
@@ -340,13 +340,13 @@ class _Kept:
 
     def _sparsely(self, data: bytes) -> None:
         assert self._file is not None  # noqa: S101 - without one there is no stream
-        written = at = 0
-        while (after := at + len(HOLE)) <= len(data):
-            if data.startswith(HOLE, at):
+        written = 0
+        for at in range(0, len(data), len(HOLE)):
+            after = min(at + len(HOLE), len(data))
+            if data.startswith(HOLE if after - at == len(HOLE) else HOLE[: after - at], at):
                 self._file.write(memoryview(data)[written:at])
-                self._file.seek(len(HOLE), os.SEEK_CUR)
+                self._file.seek(after - at, os.SEEK_CUR)
                 written = after
-            at = after
         self._file.write(memoryview(data)[written:])
 
 

@@ -23,8 +23,10 @@ def find_run(runs: Path, name: str) -> Path:
         UsageError: Nothing or more than one run is meant.
     """
     given = Path(name)
-    if (given / RUN_FILE).is_file():
-        return given
+    # A name that is too long for a path, or cannot be one, is no path.
+    with contextlib.suppress(OSError, ValueError):
+        if (given / RUN_FILE).is_file():
+            return given
     names = run_names(runs)
     if name == "last":
         if not names:
@@ -36,7 +38,8 @@ def find_run(runs: Path, name: str) -> Path:
     if len(found) == 1:
         return runs / found[0]
     if not found:
-        msg = f"no run {name!r} in {runs}; `assay ls` lists them"
+        shown = name if len(name) <= 80 else f"{name[:79]}…"
+        msg = f"no run {shown!r} in {runs}; `assay ls` lists them"
         raise UsageError(msg)
     msg = f"{name!r} means {len(found)} runs ({found[0]} … {found[-1]}); give more of the id"
     raise UsageError(msg)

@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay import decoders
 from assay.model.errors import UsageError
 from assay.model.place import as_named
 from assay.model.project import Project, Settings
@@ -71,6 +72,12 @@ def check(
     if choice.agent == "oracle" and task.solution is None:
         msg = f"{task.path}: the agent oracle runs solution/solve.sh, and this task has no solution/"
         raise UsageError(msg)
+    if choice.entry is not None:
+        try:
+            decoders.get(choice.entry.decoder)
+        except UsageError as error:
+            msg = f"agents.toml: agents.{choice.agent}.decoder: {error}"
+            raise UsageError(msg) from None
     environ = os.environ if environ is None else environ
     settings = settings or project.settings(task)
     script, script_text, held, way = None, None, Held(), None

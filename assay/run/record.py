@@ -254,7 +254,7 @@ def read_record(path: Path) -> RunRecord:
     file = path / RUN_FILE
     try:
         return RunRecord.from_toml(tomllib.loads(file.read_text("utf-8")), file)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(file, "", f"cannot be read as a run record ({error})") from None
 
 
@@ -272,7 +272,7 @@ def grades(path: Path) -> list[dict[str, Any]]:
     for number in sorted(int(entry.name) for entry in _folders(path / "checker") if entry.name.isdigit()):
         try:
             result = tomllib.loads((path / "checker" / str(number) / "result.toml").read_text("utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        except (OSError, ValueError, RecursionError):
             continue  # a grading that was broken off has no result
         found.append({"number": number, **result})
     return found

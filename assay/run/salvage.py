@@ -83,7 +83,7 @@ def nothing_lost(runs: Path, error: OSError, amount: int = 0, *, whole: bool = T
         if error.errno == errno.ENOSPC and amount and missing > 0:
             said += f", {'up to ' if whole else 'more than '}{missing} bytes are missing"
     remedy = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
-    return f"{runs}: {said}; what the agent left is still in its container: {remedy} and run assay recover"
+    return f"{said}: {remedy} and run assay recover, which keeps what the agent left ({runs})"
 
 
 def _salvage(attempt: Attempt, container: str, error: Exception) -> None:

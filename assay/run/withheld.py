@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from assay.model.errors import UsageError
+from assay.model.ignored import compiled
 
 KEYS = (
     r"\.env[^/]*",
@@ -44,7 +45,11 @@ class Withheld:
     """
 
     def __init__(self, exclude: Sequence[str] = (), outputs: Iterable[str] = ()) -> None:
-        self._patterns = [pattern for text in exclude if (pattern := _compiled(text)) is not None]
+        try:
+            self._patterns = [pattern for text in exclude if (pattern := compiled(text)) is not None]
+        except ValueError as error:
+            msg = f"ask.exclude: {error}"
+            raise UsageError(msg) from None
         self._outputs = tuple(f"{output}/" for output in outputs)
 
     def why(self, name: str, *, folder: bool = False) -> str:
@@ -59,51 +64,3 @@ class Withheld:
             if pattern.match(path):
                 hidden = "" if shows else f"excluded by {text}"
         return hidden
-
-
-def _compiled(text: str) -> tuple[bool, re.Pattern[str], str] | None:
-    """A pattern of .gitignore: whether it shows again, and what it matches."""
-    words = re.sub(r"(?<!\\) +$", "", text)
-    if not words or words.startswith("#"):
-        return None
-    shows = words.startswith("!")
-    words = words[1:] if shows else words
-    only_folders = words.endswith("/")
-    anchored = "/" in words.rstrip("/")
-    words = words.strip("/")
-    if not words:
-        msg = f"ask.exclude: {text!r} matches nothing, so what it was meant for would be shown; name a file or a folder"
-        raise UsageError(msg)
-    try:
-        body = re.compile(
-            ("" if anchored else "(?:.*/)?") + _translated(words) + ("/.*" if only_folders else "(?:/.*)?") + r"\Z",
-            re.DOTALL,
-        )
-    except re.error as error:
-        msg = f"ask.exclude: {text!r} is no pattern ({error}), so what it was meant for would be shown"
-        raise UsageError(msg) from None
-    return shows, body, text
-
-
-_TOKENS = re.compile(r"\*\*/|/\*\*$|\*+|\?|\[[!^]?\]?[^\]]*\]|\\.|.", re.DOTALL)
-
-
-def _translated(words: str) -> str:
-    out = []
-    for token in _TOKENS.findall(words):
-        if token == "**/":
-            out.append("(?:.*/)?")
-        elif token == "/**":
-            out.append("/.*")
-        elif token[0] == "*":
-            out.append("[^/]*")
-        elif token == "?":
-            out.append("[^/]")
-        elif token[0] == "[" and len(token) > 1:
-            inner = token[1:-1]
-            negated = inner[:1] in ("!", "^")
-            inner = (inner[1:] if negated else inner).replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
-            out.append(f"(?!/)[{'^' if negated else ''}{inner}]")
-        else:
-            out.append(re.escape(token[-1]))
-    return "".join(out)

@@ -65,7 +65,7 @@ def _checked(raw: bytes, title: str, path: str) -> dict[str, str]:
     """The values, as strictly as whatever comes out of a container must be read."""
     try:
         found: Mapping[str, object] = tomllib.loads(raw.decode())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BuildFailed(title, f"{path} is not TOML: {error}") from None
     source, sha512 = found.get("source"), found.get("sha512")
     if not isinstance(source, str) or not source or not source.isprintable():

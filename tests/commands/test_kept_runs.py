@@ -95,7 +95,7 @@ def test_every_command_says_that_a_run_was_left_behind(project: MakeProject) -> 
     for name in COMMANDS:
         arguments = ["tasks/t", "--agent", "nop"] if name == "run" else []
         said = here.run(name, *arguments, env=unusable).err
-        assert said.count("left behind by an assay that was killed; `assay recover`") == (name != "recover"), name
+        assert said.count("left behind unfinished; `assay recover`") == (name != "recover"), name
     for refused in (("resume", "last"), ("grade", "last"), ("run", "tasks/none", "--agent", "nop"), ("ls", "--lost")):
         assert here.run(*refused, env=unusable).assert_code(2).err.startswith("note: run "), refused
     assert (run.path / "run.toml").read_bytes() == before

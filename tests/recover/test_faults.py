@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import selectors
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import docker
 import pytest
 
+from assay.sandbox import archive
+from assay.sandbox.archive import Put
+from assay.sandbox.engine import Engine, Spec
+from assay.sandbox.images import ensure_environment
+from tests.conftest import MakeProject
 from tests.project import Project
 from tests.recover.conftest import MakeDrip
 from tests.recover.drip import RUN, assert_each_once, assert_nothing_left, eventually, on_engine, record, steps_of
@@ -143,16 +150,103 @@ def test_runs_become_read_only(drip: MakeDrip) -> None:
         subprocess.run(["mount", "-o", "remount,ro,bind", runs], check=True)
         running.finish().assert_code(3).assert_says("Read-only file system")
         assert record(here.runs[0])["state"] == "running"
-        assert_nothing_left(here)
+        assert [c["State"] for c in on_engine(here)] == ["exited"], "its work waits in the agent's container"
         here.run("ls").assert_code(0).assert_says("left behind")
         here.run(*RUN).assert_refused("cannot be written", "Read-only file system")
     finally:
         subprocess.run(["umount", "-l", runs], check=True)
-    # What could not be written down is found by its name: the snapshot that was taken all the same.
-    here.run("recover", "-q").assert_says("crashed")
-    assert record(here.runs[0])["resumable"]
-    here.run("resume", "last", "-q").assert_code(0).assert_says("pass")
+    here.run("recover", "-q").assert_code(0).assert_says("pass")
+    assert steps_of(here.runs[0]) == list(range(1, 11))
     assert_nothing_left(here)
+
+
+SCRIPTED = {
+    "tasks/t/prompt.md": "Fill it.",
+    "tasks/t/checker/check.sh": '#!/bin/sh\n[ "$(wc -c < big)" = 5000000 ] || exit 1\n',
+}
+FILL = ("run", "tasks/t", "--agent", "script", "-q", "--command")
+
+
+@contextlib.contextmanager
+def small_disk(runs: Path, size: str) -> Iterator[None]:
+    """A file system of that size for the runs."""
+    runs.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", runs], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", runs], check=True)
+
+
+@as_root
+@pytest.mark.timeout(150)
+def test_no_room_for_what_was_left(project: MakeProject) -> None:
+    """The container waits, and says how much room it needs; recover keeps and grades it once there is that room."""
+    here = project(SCRIPTED)
+    runs = here.root / "runs"
+    with small_disk(runs, "3m"):
+        done = here.run(*FILL, "head -c 5000000 /dev/urandom > big").assert_code(3)
+        done.assert_says("No space left", "bytes are missing", "run assay recover")
+        known = record(here.runs[0])
+        assert (known["state"], known["ending"], "verdict" in known) == ("stopped", "finished", False)
+        assert [c["State"] for c in on_engine(here)] == ["exited"], "the agent's container and no other waits"
+        assert not (here.runs[0] / "left.tar.zst").exists(), "what there is no room for takes none up"
+        (missing,) = map(int, re.findall(r"up to (\d+) bytes", known["verdict_reason"]))
+        assert 2 * 5_000_000 - (3 << 20) <= missing <= 2 * 5_000_000
+        here.run("ls").assert_code(0).assert_says("left behind (assay recover)")
+        here.run("clean").assert_code(0)
+
+        again = here.run("recover", "-q").assert_code(3).assert_says("No space left", "run assay recover")
+        assert "killed" not in again.out
+        assert len(on_engine(here)) == 1
+
+        room = (3 << 20) + missing
+        subprocess.run(["mount", "-o", f"remount,size={room}", runs], check=True)
+        here.run("recover", "-q").assert_code(0).assert_says("pass")
+        assert (here.runs[0] / "left" / "big").stat().st_size == 5_000_000
+        assert record(here.runs[0])["state"] == "committed"
+    assert_nothing_left(here)
+
+
+@as_root
+@pytest.mark.timeout(150)
+def test_no_room_for_what_an_unfinished_agent_left(drip: MakeDrip) -> None:
+    """Of an agent that was stopped, too, what it left waits; once that is kept, the run can be resumed."""
+    here = drip("steps=400\ndelay=0.1\n")
+    with small_disk(here.root / "runs", "2m"):
+        here.write({"tasks/drip/files/big": os.urandom(3_000_000)})
+        running = here.start(*RUN)
+        begun(here)
+        running.signal()
+        running.finish().assert_says("No space left", "run assay recover")
+        known = record(here.runs[0])
+        assert (known["state"], known["ending"]) == ("stopped", "interrupted")
+        subprocess.run(["mount", "-o", "remount,size=64m", here.root / "runs"], check=True)
+        here.run("recover", "-q").assert_code(4).assert_says("interrupted")
+        known = record(here.runs[0])
+        assert (known["state"], known["resumable"], "snapshot" in known) == ("committed", True, True)
+    assert_nothing_left(here)
+
+
+@pytest.mark.timeout(100)
+def test_a_stream_that_is_given_up_holds_nothing() -> None:
+    """The engine locks a container while it is read from; whoever stops reading lets go of it."""
+    engine = Engine.connect()
+    image = ensure_environment(engine)
+    container = engine.create(Spec(image, ["sleep", "600"], "", {}))
+    try:
+        engine.put(container, archive.pack([Put("/big", os.urandom(32 << 20), 0o644)]))
+        engine.start(container)
+        stream = engine.get(container, "/big")[1]
+        with stream:
+            next(stream)
+        began = time.monotonic()
+        engine.signal(container, "KILL")
+        engine.wait(container, 30)
+        # Else its lock is held for as long as the stream is, and the signal fails after two minutes.
+        assert time.monotonic() - began < 60
+    finally:
+        engine.remove(container)
 
 
 @pytest.mark.timeout(150)

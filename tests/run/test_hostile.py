@@ -210,6 +210,21 @@ def test_a_flood_of_output_ends_the_run(project: Callable[..., Project]) -> None
     assert (here.runs[-1] / "events.jsonl").stat().st_size < 10 << 20
 
 
+def test_a_sparse_file_stays_sparse(project: Callable[..., Project]) -> None:
+    """A file of 200 MB that holds one byte takes up next to nothing in left/, and is what it was."""
+    here = project({"tasks/t/prompt.md": "Make it."})
+    command = "truncate -s 200M big && printf x | dd of=big bs=1 seek=100000000 conv=notrunc && truncate -s 70000 small"
+    here.run("run", "tasks/t", "--agent", "script", "--command", command, timeout=100).assert_code(0)
+    left = here.runs[-1] / "left"
+    big = (left / "big").stat()
+    assert (big.st_size, (left / "small").read_bytes()) == (200 << 20, bytes(70000))
+    assert big.st_blocks * 512 <= 1 << 20, "so much of it is on the disk"
+    with (left / "big").open("rb") as file:
+        file.seek(99_999_999)
+        assert file.read(3) == b"\0x\0"
+    assert (here.runs[-1] / "left.tar.zst").stat().st_size < 1 << 20
+
+
 def test_control_characters_never_reach_the_terminal(project: Callable[..., Project]) -> None:
     check = "#!/bin/sh\nprintf '\\033]0;owned\\007\\033[2J\\r'; printf '\\302\\233 31m'; test -e proof || exit 1\n"
     here = project({**TASK, "tasks/t/checker/check.sh": check})
