@@ -108,24 +108,17 @@ def _row(runs: Path, run: Mapping[str, Any]) -> list[object]:
 
 def _ending(runs: Path, run: Mapping[str, Any]) -> str:
     """The ending, and whether and when the run can be gone on with."""
-    from assay.commands.words import resumable_when
+    from assay.commands.words import resumable_when, unfinished_words
     from assay.model.record import State
 
     if run.get("state") != State.COMMITTED:
-        return _unfinished(run)
+        return unfinished_words(run)
     ending = str(run.get("ending", ""))
     if not run.get("resumable"):
         return ending
     if (runs / run["id"] / "resumed-by").exists():
         return f"{ending}, resumed"
     return f"{ending}, {resumable_when(run)}"
-
-
-def _unfinished(run: Mapping[str, Any]) -> str:
-    from assay.run.owner import alive
-
-    known = alive(run["owner"]) if run.get("owner") else None
-    return f"{run.get('state')}…" if known is not False else f"{run.get('state')}, left behind (assay recover)"
 
 
 def _verdict(run: Mapping[str, Any]) -> str:

@@ -86,7 +86,7 @@ def _lines(file: Path) -> Iterator[str]:
 def _record(path: Path, record: RunRecord) -> str:
     """What is known, in the order in which a reader asks."""
     from assay.commands.fence_words import fence_words
-    from assay.commands.words import chain_words, resumable_when, tokens_words, verdict_words
+    from assay.commands.words import chain_words, resumable_when, tokens_words, unfinished_words, verdict_words
     from assay.model.place import as_named
     from assay.run.chain import chain, total
     from assay.run.record import resumed_by
@@ -103,7 +103,7 @@ def _record(path: Path, record: RunRecord) -> str:
     return fields(
         [
             ("run", record.id),
-            ("state", None if record.state == "committed" else str(record.state)),
+            ("state", None if record.state == "committed" else unfinished_words(run)),
             ("task", f"{record.task}  {record.task_path}"),
             ("stage", f"{stage}, attempt {record.attempt}" if stage else None),
             ("agent", " ".join(part for part in (record.agent, record.cli_version) if part)),

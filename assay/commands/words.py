@@ -52,6 +52,14 @@ def ending_words(run: Mapping[str, Any]) -> str:
     return f"{ending} ({_reason(run['reason'])})" if run.get("reason") else ending
 
 
+def unfinished_words(run: Mapping[str, Any]) -> str:
+    """The state of a run that is not committed, and whether it was left behind by an assay that was killed."""
+    from assay.run.owner import alive
+
+    known = alive(run["owner"]) if run.get("owner") else None
+    return f"{run.get('state')}…" if known is not False else f"{run.get('state')}, left behind (assay recover)"
+
+
 def _reason(text: str) -> str:
     return cut(one_line(text), LONGEST_REASON)
 

@@ -137,6 +137,10 @@ class RunRecord:
             raise ConfigError(file, "", f"is not a run record ({error})") from None
 
 
+RUN_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[A-Za-z0-9._-]+-[A-Za-z0-9._-]+-[0-9a-f]{4}")
+"""What every run's id looks like: time, task, agent, and four digits that tell runs of one second apart."""
+
+
 def slug(name: str) -> str:
     """A name fit for a run's id: letters, digits, dot, underscore and dash, at most 40 characters."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:40] or "task"

@@ -102,7 +102,7 @@ def judge(requests: list[Request], turns: list[dict[str, Any]], first: int = 0) 
     if unplayed:
         problems.append(f"never reached: turn {', '.join(map(str, unplayed))}")
     if beyond := sum(request.how == "beyond" for request in requests):
-        problems.append(f"{beyond} requests came after the script's end")
+        problems.append(f"{beyond} request{'' if beyond == 1 else 's'} came after the script's end")
     return Report(requests, problems, _next_turn(requests, turns, first))
 
 

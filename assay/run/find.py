@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from assay.model.errors import ConfigError, UsageError
-from assay.model.record import RunRecord, State
+from assay.model.record import RUN_ID, RunRecord, State
 from assay.run.index import INDEX, append_index, index_line
 from assay.run.owner import alive
-from assay.run.record import LOCK, RUN_FILE, RunDir, latest_verdict, read_record
+from assay.run.record import LOCK, RUN_FILE, RunDir, latest_verdict, make_runs, read_record
 
 
 def find_run(runs: Path, name: str) -> Path:
@@ -57,6 +57,17 @@ def run_names(runs: Path) -> list[str]:
         raise UsageError(msg) from None
 
 
+def keeps_runs(folder: bytes) -> bool:
+    """Whether runs of Assay are kept in a folder, anybody's: run directories with a record, or beside an index."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [e for e in entries if RUN_ID.fullmatch(os.fsdecode(e.name)) and e.is_dir(follow_symlinks=False)]
+    except OSError:
+        return False
+    beside = bool(found) and os.path.lexists(folder + b"/" + INDEX.encode())
+    return beside or any(os.path.lexists(entry.path + b"/" + RUN_FILE.encode()) for entry in found)
+
+
 def refuse_unwritable(runs: Path) -> None:
     """See that runs can be kept, before anything is started.
 
@@ -64,7 +75,7 @@ def refuse_unwritable(runs: Path) -> None:
         UsageError: They cannot; says why.
     """
     try:
-        runs.mkdir(parents=True, exist_ok=True)
+        make_runs(runs)
         trial = runs / f".trial-{secrets.token_hex(4)}"
         trial.mkdir()
         trial.rmdir()

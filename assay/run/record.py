@@ -55,6 +55,24 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
         raise
 
 
+def make_runs(runs: Path) -> None:
+    """Make the folder in which runs are kept, unless it is there; git ignores one that was made here.
+
+    A project need not be Assay's, and what it ignores is not ours to write: so the folder says it of itself.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    runs.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        runs.mkdir()
+    except FileExistsError:
+        if not runs.is_dir():
+            raise
+    else:
+        (runs / ".gitignore").write_bytes(b"*\n")
+
+
 class RunDir:
     """One run's directory and its record.
 
@@ -74,7 +92,7 @@ class RunDir:
         Raises:
             OSError: `runs` cannot be written; nothing is left behind.
         """
-        runs.mkdir(parents=True, exist_ok=True)
+        make_runs(runs)
         made = cls._new(runs, record)
         try:
             made.reserve()

@@ -98,7 +98,7 @@ def look(folder: Path, *, exclude: Sequence[str] = (), runs: Path | None = None,
     Args:
         folder: The repository.
         exclude: Patterns of what is not shown, as in .gitignore.
-        runs: Where runs are kept; no part of any repository.
+        runs: Where runs are kept, now or later. Other folders with runs are known by what is in them; none is shown.
         history: Whether git's history is shown too.
 
     Raises:
@@ -106,8 +106,7 @@ def look(folder: Path, *, exclude: Sequence[str] = (), runs: Path | None = None,
     """
     root = _folder(folder)
     git.refuse_odd(root)
-    outputs = [str(runs.relative_to(root))] if runs is not None and runs.is_relative_to(root) else []
-    survey = Survey(root, Withheld(exclude, outputs))
+    survey = Survey(root, Withheld(exclude), runs)
     in_git = survey.take()
     if history:
         survey.add_history()

@@ -15,20 +15,27 @@ from pathlib import Path
 from assay.model.errors import UsageError
 from assay.model.place import as_named
 from assay.run import git, git_folder
+from assay.run.find import keeps_runs
 from assay.run.git_folder import GitFolder
-from assay.run.withheld import RUNS, Withheld
+from assay.run.withheld import Withheld
 from assay.sandbox.archive import DIRECTORY, REGULAR, SYMLINK
 from assay.sandbox.volumes import Thing
 
 MOST_FILES = 1_000_000
 MOST_BYTES = 16 << 30
+_RUNS = b"runs"
+"""What every project calls the folder of its runs."""
 
 
 class Survey:
     """Names of what is there, and what is kept out."""
 
-    def __init__(self, root: Path, rules: Withheld) -> None:
+    def __init__(self, root: Path, rules: Withheld, runs: Path | None = None) -> None:
         self._root, self._rules = root, rules
+        self._runs: dict[bytes, bool] = {}
+        self._told: set[bytes] = set()
+        if runs is not None and runs != root and runs.is_relative_to(root):
+            self._runs[os.fsencode(runs.relative_to(root))] = True
         self._base = os.fsencode(root).rstrip(b"/")
         self._found: dict[bytes, Thing] = {}
         self.withheld: list[tuple[str, str]] = []
@@ -160,11 +167,28 @@ class Survey:
             self._add(name, self._base + b"/" + name)
 
     def _kept_out(self, name: bytes, *, folder: bool = False) -> bool:
-        why = self._rules.why(os.fsdecode(name), folder=folder)
-        # Runs are no part of a repository, and there may be thousands.
-        if why and why != RUNS:
-            self.withheld.append((os.fsdecode(name) + ("/" if folder else ""), why))
+        path = name + b"/" if folder else name
+        if runs := self._runs_above(path):
+            # Told once: git says its files one by one, and there may be thousands.
+            if runs not in self._told:
+                self._told.add(runs)
+                self.withheld.append((os.fsdecode(runs) + "/", "runs of Assay"))
+            return True
+        if why := self._rules.why(os.fsdecode(name), folder=folder):
+            self.withheld.append((os.fsdecode(path), why))
         return bool(why)
+
+    def _runs_above(self, path: bytes) -> bytes:
+        """The folder with runs of Assay that a path is (ending in a slash) or lies in; "" if there is none."""
+        if _RUNS + b"/" not in path.lower():
+            return b""
+        for folder in _above(path):
+            if posixpath.basename(folder).lower() == _RUNS:
+                if folder not in self._runs:
+                    self._runs[folder] = keeps_runs(self._base + b"/" + folder)
+                if self._runs[folder]:
+                    return folder
+        return b""
 
     def _add(self, name: bytes, source: bytes) -> None:
         try:

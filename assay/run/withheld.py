@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from assay.model.errors import UsageError
 from assay.model.ignored import compiled
@@ -23,7 +23,6 @@ KEYS = (
 _KEYS = re.compile(rf"(?:^|/)(?:{'|'.join(KEYS)})(?:/|$)", re.IGNORECASE | re.DOTALL)
 
 _PRIVATE = re.compile(rb"\s*(?:-----BEGIN [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File-|AGE-SECRET-KEY-1)")
-RUNS = "runs of Assay"
 HEAD = 4096
 """Bytes that tell a private key."""
 
@@ -38,27 +37,23 @@ class Withheld:
 
     Args:
         exclude: Patterns as in .gitignore; a later one decides over an earlier one, `!` shows again. Keys stay hidden.
-        outputs: Folders of our own below the repository, relative, which are no part of it.
 
     Raises:
         UsageError: A pattern means nothing.
     """
 
-    def __init__(self, exclude: Sequence[str] = (), outputs: Iterable[str] = ()) -> None:
+    def __init__(self, exclude: Sequence[str] = ()) -> None:
         try:
             self._patterns = [pattern for text in exclude if (pattern := compiled(text)) is not None]
         except ValueError as error:
             msg = f"ask.exclude: {error}"
             raise UsageError(msg) from None
-        self._outputs = tuple(f"{output}/" for output in outputs)
 
     def why(self, name: str, *, folder: bool = False) -> str:
         """Why this path is not shown, "" if it is; a folder's reason holds for all that is in it."""
         path = f"{name}/" if folder else name
         if _KEYS.search(name):
             return "may hold a secret"
-        if path.startswith(self._outputs):
-            return RUNS
         hidden = ""
         for shows, pattern, text in self._patterns:
             if pattern.match(path):

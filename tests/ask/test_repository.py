@@ -241,7 +241,7 @@ def test_runs_and_exclusions(repository: MakeRepository) -> None:
     folder = repository({"a.c": "x", "data/big.bin": "x", "runs/1/events.jsonl": "x"})
     found = look(folder, exclude=["data/"], runs=folder / "runs")
     assert names(found) == {"a.c"}
-    assert dict(found.withheld) == {"data/big.bin": "excluded by data/"}
+    assert dict(found.withheld) == {"data/big.bin": "excluded by data/", "runs/": "runs of Assay"}
 
 
 def test_each_state_has_its_name(repository: MakeRepository) -> None:

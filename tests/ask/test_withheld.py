@@ -129,14 +129,6 @@ def test_a_pattern_that_means_nothing_is_refused(pattern: str) -> None:
         Withheld([pattern])
 
 
-def test_runs_are_no_part_of_a_repository() -> None:
-    rules = Withheld(outputs=["runs"])
-    assert rules.why("runs", folder=True)
-    assert rules.why("runs/1/events.jsonl")
-    assert rules.why("runs.py") == ""
-    assert rules.why("src/runs/x") == ""
-
-
 @pytest.mark.parametrize(
     ("head", "key"),
     [

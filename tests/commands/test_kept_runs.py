@@ -68,8 +68,10 @@ def test_a_run_under_way_and_one_left_behind(project: MakeProject) -> None:
     from assay.run.owner import me
 
     here = project()
+    ids = []
     for number, owner in enumerate((me(), me().replace(":", ":9", 1))):
         run = keep(here.root, number)
+        ids.append(run.record.id)
         record = {**run.record.to_toml(), "state": "running", "owner": owner}
         del record["ending"], record["verdict"]
         (run.path / "run.toml").write_text(tomli_w.dumps(record))
@@ -77,6 +79,8 @@ def test_a_run_under_way_and_one_left_behind(project: MakeProject) -> None:
     working, left = here.run("ls").out.splitlines()[1:]
     assert "running…" in working
     assert "left behind (assay recover)" in left
+    states = [re.search(r"^state +(.*)$", here.run("show", name).assert_code(0).out, re.MULTILINE) for name in ids]
+    assert [said and said[1] for said in states] == ["running…", "running, left behind (assay recover)"]
 
 
 def test_every_command_says_that_a_run_was_left_behind(project: MakeProject) -> None:

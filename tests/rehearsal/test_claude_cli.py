@@ -284,4 +284,4 @@ def test_it_cannot_loop_beyond_the_end(play: Player) -> None:
     played = play('final = "That is all."\n[[turn]]\nshell = "echo x"')
     assert played.code == 0
     assert played.result["result"] == "That is all."
-    assert played.report.problems == ["1 requests came after the script's end"]
+    assert played.report.problems == ["1 request came after the script's end"]

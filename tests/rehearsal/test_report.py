@@ -46,6 +46,13 @@ def test_it_goes_on_where_it_was_begun_when_nothing_was_asked() -> None:
     assert report.problems == ["never reached: turn 3, 4"]
 
 
+@pytest.mark.parametrize(("number", "said"), [(1, "1 request"), (2, "2 requests")])
+def test_requests_beyond_the_end_are_counted(number: int, said: str) -> None:
+    played = [main(0), {"kind": "subagent", "turn": 1, "how": "turn", "outcome": "sent"}, main(2), main(3)]
+    report = judged(*played, *[main(None, how="beyond")] * number)
+    assert report.problems == [f"{said} came after the script's end"]
+
+
 def test_a_connection_without_tls_matters_only_when_nothing_else_came() -> None:
     refused = {"kind": "no TLS", "error": "unknown ca"}
     assert judged(refused).problems[0] == "a connection got no TLS: unknown ca"
