@@ -174,7 +174,7 @@ def _resumable(climbed: Climbed, runs: Path) -> Iterator[str]:
     """How to go on with what was cut short."""
     for slot in sorted(climbed.runs):
         run = climbed.runs[slot]
-        if run.get("state") != State.COMMITTED:
+        if run.get("state", State.COMMITTED) != State.COMMITTED:
             continue  # its own reason says that assay recover comes first
         if slot not in climbed.kept and run.get("resumable") and outcome_of(run).result is not Result.SPARED:
             when = resumable_when(run).removeprefix("resumable").strip()
