@@ -15,24 +15,33 @@ EXAMPLES = """\b
 Examples:
   assay registry
   assay registry claude codex
+  assay registry codex --toml                     the whole entry, the project's own keys included
   assay registry --json | jq '.[] | {agent, version, built}'"""
 
 
 @click.command("registry", epilog=EXAMPLES)
 @click.argument("names", nargs=-1, metavar="[AGENT]...")
 @click.option("--json", "as_json", is_flag=True, help="One JSON list.")
-def command(names: tuple[str, ...], as_json: bool) -> int:
+@click.option("--toml", "as_toml", is_flag=True, help="Whole entries, as an agents.toml.")
+def command(names: tuple[str, ...], *, as_json: bool, as_toml: bool) -> int:
     """List the agents: version, models, efforts, hosts, names of credentials, image built or not.
 
     The built-in agents oracle (the task's own solution), nop (nothing) and script (one command) need no entry.
     """
+    from assay.model.errors import UsageError
     from assay.model.project import find_project
 
+    if as_json and as_toml:
+        msg = "--json and --toml exclude each other; leave one out"
+        raise UsageError(msg)
     project = find_project()
     for name in names:
         entry = project.registry.agents.get(name)
         project.registry.validate_choice(name, entry.default_model if entry else None)
     chosen = [name for name in project.registry.agents if not names or name in names]
+    if as_toml:
+        click.echo(_toml({name: project.registry.agents[name] for name in chosen}), nl=False)
+        return 0
     images = _images(project, chosen)
     rows = [_row(name, project.registry.agents[name], images.get(name)) for name in chosen]
     if as_json:
@@ -43,6 +52,14 @@ def command(names: tuple[str, ...], as_json: bool) -> int:
     if not names:
         click.echo("built in: oracle, nop, script")
     return 0
+
+
+def _toml(agents: dict[str, Agent]) -> str:
+    """Entries as they hold, defaults included, in the form in which they are written."""
+    import tomli_w
+
+    entries = {name: agent.model_dump(exclude_none=True) for name, agent in agents.items()}
+    return tomli_w.dumps({"agents": entries}, multiline_strings=True)
 
 
 def _images(project: Project, names: list[str]) -> dict[str, str | bool]:
@@ -93,7 +110,7 @@ def _card(row: dict[str, Any]) -> list[str]:
     efforts = ", ".join(row["efforts"]) or "cannot be set"
     lines = [
         f"{row['agent']}: {row['title']} {row['version']}, {built[row['built']]}",
-        f"  models       {', '.join(row['models']) or 'any'}; default {row['default_model'] or 'none'}",
+        f"  models       {', '.join(row['models']) or 'none listed'}; default {row['default_model'] or 'none'}",
         f"  efforts      {efforts}" + (f"; default {row['default_effort']}" if row["default_effort"] else ""),
         *(f"               {model}: {', '.join(levels) or 'cannot be set'}" for model, levels in own.items()),
         f"  hosts        {', '.join(row['hosts']) or 'none'}",

@@ -90,8 +90,10 @@ def _head(what: Climb, step: Step) -> str:
 
 
 def _never(what: Climb, step: Step, runs: int, prices: Prices) -> str:
-    cost = prices.estimate(what, step, runs)
     count = "1 run" if runs == 1 else f"{runs} runs"
+    if what.jobs[step].script is not None:
+        return f"never started ({count})"  # a rehearsal costs nothing
+    cost = prices.estimate(what, step, runs)
     return f"never started ({count}, {f'about {figures.dollars(cost)}' if cost is not None else 'cost not known yet'})"
 
 

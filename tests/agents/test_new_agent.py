@@ -12,10 +12,23 @@ import pytest
 from assay.model.registry import load_registry
 from tests.conftest import MakeProject
 from tests.project import REPOSITORY
+from tests.recover.drip import forget_snapshots
 
 TEXT = (REPOSITORY / "docs" / "agents.md").read_text(encoding="utf-8")
 BLOCKS = [textwrap.dedent(block) for block in re.findall(r"^ *```toml\n(.*?)^ *```", TEXT, re.MULTILINE | re.DOTALL)]
 ENTRY = next(block for block in BLOCKS if "[agents.mycodex]" in block)
+
+LIMIT = """
+[[turn]]
+text = "I begin."
+shell = "pwd"
+
+[[turn]]
+limit = { resets_in = "1s" }
+
+[[turn]]
+text = "After all."
+"""
 
 
 def test_every_snippet_of_the_walk_is_an_agents_toml(tmp_path: Path) -> None:
@@ -33,4 +46,9 @@ def test_the_walk(project: MakeProject) -> None:
     outcome = here.run("rehearse", "mycodex", "--record", timeout=200).assert_code(0)
     outcome.assert_says("✓ as the script expects", "wrote recordings/codex/rehearsal-mycodex.jsonl")
     command = ("run", "tasks/hi", "--agent", "mycodex", "--effort", "high", "--rehearse")
-    here.run(*command, timeout=200).assert_code(0).assert_says("Done: `rehearsal.txt` holds one line.")
+    outcome = here.run(*command, timeout=200).assert_code(0).assert_says("Done: `rehearsal.txt` holds one line.")
+    assert "does not list the model" not in outcome.err + outcome.out
+    here.write({"limit.toml": LIMIT})
+    here.run(*command, "limit.toml", timeout=200).assert_code(4)
+    here.run("resume", "last", "--force", timeout=200).assert_code(0).assert_says("After all.")
+    forget_snapshots(here)

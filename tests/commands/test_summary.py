@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from assay.commands.summary import Prices, summary_lines
 from assay.model.project import find_project
+from assay.rehearsal.script import canonical
 from assay.stage.climb import Climb, Climbed
 from assay.stage.layout import Wanted, lay_out
 from assay.stage.plan import Slot, State, Step, decide
@@ -59,6 +61,16 @@ def test_what_the_rest_would_have_cost(what: Climb) -> None:
     assert "rung 3  claude claude-opus-5-5    never started (2 runs, about $4.00)" in text
     assert "→ rung 2 passed; 1 dearer rung never started" in text
     assert "2 runs, $0.5000" in text
+
+
+def test_a_rehearsal_would_have_cost_nothing(what: Climb) -> None:
+    played = canonical()
+    rehearsed = replace(what, jobs={step: replace(job, script=played) for step, job in what.jobs.items()})
+    text = told(rehearsed, {Slot(0, 1, 1): run("a", verdict="pass", rehearsal=True)})
+    assert [line.split("  ")[-1] for line in text.splitlines() if "never started (" in line] == [
+        "never started (1 run)",
+        "never started (2 runs)",
+    ]
 
 
 def test_earlier_runs_are_told_as_such_and_not_as_spent(what: Climb) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import tomllib
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 
 from assay.commands.clean import _containers, _remove
 from assay.commands.clean_images import Needed, built, needed
+from assay.model.registry import Registry, load_registry
+from assay.model.toml import validate
 from assay.run.owner import me
 from assay.sandbox.engine import Engine, Spec
 from assay.sandbox.images import Builder
@@ -72,6 +75,20 @@ def test_registry_lists_what_an_agent_accepts_and_needs(project: MakeProject) ->
     assert claude["credentials"][:2] == ["CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_API_KEY"]
     assert claude["built"] in (True, False)
     here.run("registry", "claude").assert_says("Claude Code 2.1.332", "default medium", "claude-sonnet-4-5: cannot be")
+
+
+def test_registry_prints_whole_entries_that_can_be_copied(project: MakeProject) -> None:
+    own = '[agents.codex]\nversion = "0.172.0"\n[agents.codex.models."gpt-7-sol"]\nefforts = ["low"]\n'
+    here = project({"agents.toml": own})
+    held = load_registry(here.root).agents
+    printed = here.run("registry", "--toml").assert_code(0).out
+    assert validate(Registry, tomllib.loads(printed), Path("printed")).agents == held
+    one = here.run("registry", "codex", "--toml").assert_code(0).out
+    assert set(tomllib.loads(one)["agents"]) == {"codex"}
+    here.write({"agents.toml": own + one.replace("[agents.codex", "[agents.mine").replace("0.172.0", "0.173.0")})
+    (mine,) = here.run("registry", "mine", "--json").json()
+    assert (mine["version"], mine["models"]["gpt-7-sol"]) == ("0.173.0", ["low"])
+    here.run("registry", "--toml", "--json").assert_refused("exclude each other")
 
 
 def test_registry_works_without_an_engine(project: MakeProject) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from assay.model.task import CheckerSettings, TaskSettings
+from assay.model.toml import parse_toml, validate
 from tests.project import REPOSITORY, Project
 from tests.suite.servers import TIME, time_server
 
@@ -103,6 +105,25 @@ def test_an_mcp_server_is_tested(project: Callable[..., Project], monkeypatch: p
     here.run(*shlex.split(line)[1:], timeout=120).assert_code(0).assert_says("3/3 assertions passed", "PASS")
     here.write({"time.toml": suite.replace("T21:", "T22:")})
     here.run(*shlex.split(line)[1:], timeout=120).assert_code(1).assert_says("does not contain 'T22:00:00+09:00'")
+
+
+def test_the_task_toml_says_all_that_one_can_say() -> None:
+    (block,) = re.findall(r"^```toml\n(.*?)^```", part("A task"), re.MULTILINE | re.DOTALL)
+    said = parse_toml(block.encode(), Path("README.md"))
+    settings = validate(TaskSettings, said, Path("README.md"))
+    assert settings.model_fields_set == set(TaskSettings.model_fields)
+    assert settings.checker.model_fields_set == set(CheckerSettings.model_fields)
+
+
+@pytest.mark.docker
+@pytest.mark.cli
+@pytest.mark.timeout(300)
+def test_the_default_environment_holds_what_is_said(project: Callable[..., Project]) -> None:
+    system, version, *tools = re.findall(r"in Debian (\d+) with Python ([\d.]+), (\w+), (\w+) and (\w+)\.", README)[0]
+    here = project({"tasks/t/prompt.md": "Look."})
+    command = f"cat /etc/debian_version; python3 --version; which {' '.join(tools)} && echo all there"
+    outcome = here.run("run", "tasks/t", "--agent", "script", "--command", command, timeout=240).assert_code(0)
+    outcome.assert_says(f"{system}.", f"Python {version}.", "all there")
 
 
 def test_links_lead_somewhere() -> None:
