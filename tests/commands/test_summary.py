@@ -39,7 +39,15 @@ def what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Climb:
 
 
 def run(name: str, ending: str = "finished", verdict: str | None = "fail", **more: Any) -> dict[str, Any]:
-    known = {"id": name, "ending": ending, "cost_usd": 0.25, "agent": "claude", "times": {}, "tokens": {}}
+    known = {
+        "id": name,
+        "state": "committed",
+        "ending": ending,
+        "cost_usd": 0.25,
+        "agent": "claude",
+        "times": {},
+        "tokens": {},
+    }
     return {**known, **({"verdict": verdict} if verdict else {}), **more}
 
 
