@@ -12,9 +12,9 @@ from tests.project import Project, clean_environment, leftovers
 
 MakeProject = Callable[..., Project]
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # As for a script in the background of a shell; the commands under test would inherit it, and Ctrl-C do nothing.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# In the background of a shell, or under nohup, they are ignored; the commands under test would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
