@@ -43,8 +43,7 @@ def snapshots(engine: Engine, project: Path | None = None) -> Iterator[Snapshot]
     Raises:
         EngineError: The engine failed.
     """
-    import docker.errors
-
+    from assay.model.errors import EngineError
     from assay.sandbox.build import engine_words
 
     of = f"assay.project={project}" if project is not None else "assay.project"
@@ -57,11 +56,13 @@ def snapshots(engine: Engine, project: Path | None = None) -> Iterator[Snapshot]
         root = Path(labels["assay.project"])
         if root not in known:
             known[root] = _uses(root / "runs")
-        with engine_words("look at a snapshot"):
-            try:
+        try:
+            with engine_words("look at a snapshot"):
                 size = int(engine.api.history(image["Id"])[0]["Size"])
-            except docker.errors.NotFound:
+        except EngineError:
+            if engine.image(image["Id"]) is None:
                 continue  # another process has removed it since it was listed
+            raise
         needed, why = known[root].get(image["Id"]) or _unnamed(root / "runs" / labels["assay.snapshot"])
         if image["Id"] in held and not needed:
             needed, why = True, f"{why}, and a later snapshot is made of it"
