@@ -31,25 +31,23 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
         yield "ended before it could report"
         return
     asked, unknown = _counts(report, "names_asked"), _counts(report, "names_refused")
-    passed = {name: many for name, many in asked.items() if name not in unknown}
-    addresses = _counts(report, "addresses_refused")
-    seen = {
-        "answered": passed,
+    refused = {
         "no such name": unknown,
-        "refused": addresses,
+        "refused": _counts(report, "addresses_refused"),
         "wrong server": _counts(report, "servers_refused"),
         "refused request": _counts(report, "requests_refused"),
     }
-    for what, counts in seen.items():
+    answered = {name: many for name, many in asked.items() if name not in unknown}
+    for what, counts in {"answered": answered, **refused}.items():
         if counts:
             yield f"{what}: {_listed(counts)}"
     injected = report.get("requests_injected")
     if isinstance(injected, int):
         yield f"requests that got the credential: {injected}"
     packets = report.get("packets_refused")
-    if packets and not addresses:
+    if packets and not refused["refused"]:
         yield f"refused: {packets} packets"
-    elif not packets and not unknown and not seen["refused request"]:
+    elif not packets and not any(refused.values()):
         yield "refused nothing"
 
 

@@ -164,6 +164,11 @@ def test_ten_thousand_runs_are_listed_in_a_second(project: MakeProject) -> None:
         ({"packets_refused": 0}, ["closed", "refused nothing"]),
         ({"complete": False}, ["closed", "ended before it could report"]),
         ({"packets_refused": 7}, ["closed", "refused: 7 packets"]),
+        ({"packets_refused": 0, "servers_refused": {"other.test": 2}}, ["closed", "wrong server: other.test (2)"]),
+        (
+            {"packets_refused": 0, "requests_refused": {"a.test/x": 1}, "requests_injected": 0},
+            ["closed", "refused request: a.test/x (1)", "requests that got the credential: 0"],
+        ),
         (
             {
                 "names_asked": {"api.t": 1, **{f"n{n}.t": n for n in range(1, 8)}},
