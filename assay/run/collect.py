@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from assay.run.clean_tar import clean_member
 from assay.run.redact import Redactor, Stream
 from assay.sandbox import archive
 from assay.sandbox.archive import Member, TarReader
@@ -138,13 +139,14 @@ def clear(path: Path) -> None:
             (path / name).unlink()
 
 
-def note_withheld(left: Left, changed: Iterable[Mapping[str, Any]], workdir: str) -> None:
+def note_withheld(left: Left, changed: Iterable[Mapping[str, Any]], workdir: str, redactor: Redactor) -> None:
     """List what the engine knows of and did not hand out: sockets always, and whatever lies too deep.
 
     Args:
         left: What was collected; a path too long to be handed out makes it incomplete.
         changed: `Engine.changes` of the same container.
         workdir: The working directory.
+        redactor: Knows the secrets.
     """
     if not left.complete:
         return
@@ -156,7 +158,7 @@ def note_withheld(left: Left, changed: Iterable[Mapping[str, Any]], workdir: str
             continue
         name = os.fsencode(path.removeprefix(top))
         if name not in left.tree and name + b"/" not in left.tree:
-            left.listed.append(b"not handed out by the engine (a socket?): " + quote(name))
+            left.listed.append(b"not handed out by the engine (a socket?): " + quote(redactor.clean_name(name)))
     # The engine leaves out without a word what lies below a path that is too long for it.
     if any(len(name) + len(top) > LONGEST_PATH for name in left.tree):
         left.complete, left.reason = False, f"a path of more than {LONGEST_PATH} bytes: what lies below is missing"
@@ -194,11 +196,11 @@ def _take(reader: TarReader, out: Writer, root: Path, left: Left, redactor: Reda
         if size > limits.size or count > limits.entries or time.monotonic() > deadline:
             left.complete = False
             return
-        out.write(_clean_header(member, redactor))
+        cleaned = clean_member(member, redactor)
+        out.write(cleaned.raw)
         tar = Stream(redactor, out.write)
         digest = hashlib.sha256()
-        name = _inside(member.name)
-        with unpack.file(name, member, left.listed) as kept:
+        with unpack.file(cleaned, left.listed) as kept:
             for part in reader.content():
                 digest.update(part)
                 tar.write(part)
@@ -207,7 +209,7 @@ def _take(reader: TarReader, out: Writer, root: Path, left: Left, redactor: Reda
                     deadline = 0.0  # the file is finished first: the stream stays a valid one
         tar.close()
         out.write(member.padding)
-        if name:
+        if name := _inside(member.name):
             left.tree[name] = _entry(member, digest.digest())
 
 
@@ -219,24 +221,6 @@ def _entry(member: Member, digest: bytes) -> Entry:
 def _inside(name: bytes) -> bytes:
     """The path below the working directory; the engine puts its last part in front."""
     return name.strip(b"/").partition(b"/")[2]
-
-
-def _clean_header(member: Member, redactor: Redactor) -> bytes:
-    raw = redactor.clean(member.raw)
-    if raw is member.raw or raw == member.raw:
-        return raw
-    blocks = bytearray(raw)
-    _sum(blocks, 0)
-    if len(blocks) > archive.BLOCK:
-        _sum(blocks, len(blocks) - archive.BLOCK)
-    return bytes(blocks)
-
-
-def _sum(blocks: bytearray, at: int) -> None:
-    """Write a header's checksum anew: its name held a secret."""
-    blocks[at + 148 : at + 156] = b" " * 8
-    total = sum(blocks[at : at + archive.BLOCK])
-    blocks[at + 148 : at + 156] = b"%06o\0 " % total
 
 
 class _Unpacker:
@@ -251,10 +235,10 @@ class _Unpacker:
         self._made: set[bytes] = {b""}
         self._files: set[bytes] = set()
 
-    def file(self, name: bytes, member: Member, listed: list[bytes]) -> _Kept:
-        if not name:
+    def file(self, member: Member, listed: list[bytes]) -> _Kept:
+        """Where the content of a member goes, whose names were cleaned."""
+        if not (name := _inside(member.name)):
             return _Kept(None, self._redactor)
-        name = self._redactor.clean(name)
         kind = KINDS.get(member.type)
         if kind is not None and not (member.type == archive.HARD and self._join(member, name)):
             listed.append(_listing(kind, name, member))
@@ -295,7 +279,7 @@ class _Unpacker:
 
     def _join(self, member: Member, name: bytes) -> bool:
         """A second name of a file that we wrote; anything else is only listed."""
-        target = self._redactor.clean(_inside(member.link))
+        target = _inside(member.link)
         if target not in self._files:
             return False
         try:
@@ -374,8 +358,8 @@ def given_tree(chunks: Iterable[bytes], workdir: str) -> Tree:
     return tree
 
 
-def changes(before: Mapping[bytes, Entry], after: Mapping[bytes, Entry]) -> Iterator[bytes]:
-    """`A`, `M` or `D`, a space and the path, quoted as git does; sorted by path.
+def changes(before: Mapping[bytes, Entry], after: Mapping[bytes, Entry], redactor: Redactor) -> Iterator[bytes]:
+    """`A`, `M` or `D`, a space and the path, without secrets, quoted as git does; sorted by path.
 
     A directory is listed only where it is itself the whole change (an empty one that came or went).
     """
@@ -389,7 +373,8 @@ def changes(before: Mapping[bytes, Entry], after: Mapping[bytes, Entry]) -> Iter
         if folder and name in (full_after if old is None else full_before if new is None else ()):
             continue
         kind = b"A " if old is None else b"D " if new is None else b"M "
-        yield kind + quote(name + b"/" if folder else name)
+        # Before it is quoted: that changes how a secret is written.
+        yield kind + quote(redactor.clean_name(name + b"/" if folder else name))
 
 
 def _plain(tree: Mapping[bytes, Entry]) -> dict[bytes, Entry]:

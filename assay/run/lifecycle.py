@@ -264,9 +264,9 @@ def _collect(attempt: Attempt, container: str) -> collect.Left:
     job, record = attempt.job, attempt.record
     limits = collect.Limits(size=job.settings.disk)
     left = collect.collect(attempt.engine, container, job.folder, attempt.dir.path, attempt.redactor, limits)
-    collect.note_withheld(left, _known_changes(attempt, container), job.folder)
+    collect.note_withheld(left, _known_changes(attempt, container), job.folder, attempt.redactor)
     if left.listed:
-        attempt.dir.write(collect.LISTED, attempt.redactor.clean(b"".join(line + b"\n" for line in left.listed)))
+        attempt.dir.write(collect.LISTED, b"".join(line + b"\n" for line in left.listed))
     _note_changes(attempt, left)
     record.left = "complete" if left.complete else "truncated"
     record.left_reason = left.reason or None
@@ -281,8 +281,8 @@ def _note_changes(attempt: Attempt, left: collect.Left) -> None:
     if attempt.ungraded:
         return
     given = attempt.before | collect.given_tree([*launch.given(job), launch.END], job.folder)
-    lines = list(collect.changes(given, left.tree))
-    attempt.dir.write(collect.CHANGES, attempt.redactor.clean(b"".join(line + b"\n" for line in lines)))
+    lines = list(collect.changes(given, left.tree, attempt.redactor))
+    attempt.dir.write(collect.CHANGES, b"".join(line + b"\n" for line in lines))
     attempt.record.changes = len(lines)
 
 

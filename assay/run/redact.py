@@ -16,6 +16,9 @@ STEP = 1 << 20
 SHORTEST = 6
 """A shorter secret would strike out innocent words."""
 
+SHORTEST_PART = 8
+"""The same of what a path shows of a secret with slashes in it."""
+
 
 def forms(secret: str) -> set[bytes]:
     """Every way of writing a secret that is looked for."""
@@ -46,6 +49,7 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._needles: list[bytes] = []
+        self._parts: list[bytes] = []
         self.count = 0
         self.know(secrets)
 
@@ -53,6 +57,8 @@ class Redactor:
         """Learn further values (a token that was renewed during the run)."""
         needles = set(self._needles).union(*(forms(secret) for secret in secrets))
         self._needles = sorted(needles, key=len, reverse=True)
+        cuts = {needle[: at + 1] for needle in needles for at, byte in enumerate(needle) if byte == ord("/")}
+        self._parts = sorted((part for part in cuts if len(part) > SHORTEST_PART), key=len, reverse=True)
 
     @property
     def longest(self) -> int:
@@ -66,6 +72,22 @@ class Redactor:
                 self.count += data.count(needle)
                 data = data.replace(needle, b"*" * len(needle))
         return data
+
+    def clean_name(self, name: bytes) -> bytes:
+        """The same path with every known secret overwritten.
+
+        One with slashes in it becomes folders, which have names of their own: what they show of it goes too.
+        """
+        name = self.clean(name)
+        for part in self._parts:
+            if part in name:
+                self.count += name.count(part)
+                name = name.replace(part, b"*" * (len(part) - 1) + b"/")
+        return name
+
+    def finds(self, data: bytes) -> bool:
+        """Whether there is anything to overwrite; not counted."""
+        return any(needle in data for needle in self._needles)
 
 
 def clean_file(path: Path, redactor: Redactor) -> None:

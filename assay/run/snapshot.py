@@ -18,10 +18,11 @@ from assay.model.errors import EngineError
 from assay.model.outcome import RUNG_PASSED
 from assay.run.attempt import Attempt
 from assay.run.chain import chain
+from assay.run.clean_tar import clean_tar
 from assay.run.launch import HOME, UID
 from assay.run.redact import Stream
 from assay.sandbox import archive
-from assay.sandbox.archive import Put, TarReader
+from assay.sandbox.archive import Member, Put, TarReader
 from assay.sandbox.engine import Engine, NotThere
 
 REPOSITORY = "assay-snapshot"
@@ -106,7 +107,7 @@ def _strike_out(attempt: Attempt, container: str) -> None:
     if attempt.job.ask is not None:
         # No part of the snapshot, though the place where it is mounted counts as a change.
         changed -= set(attempt.job.ask.mounts)
-    if any(attempt.redactor.clean(name := os.fsencode(path)) != name for path in changed):
+    if any(attempt.redactor.finds(os.fsencode(path)) for path in changed):
         msg = "a file's name holds the credential, and no name can be struck out"
         raise EngineError(msg)
     struck: dict[str, Put] = {}
@@ -117,17 +118,15 @@ def _strike_out(attempt: Attempt, container: str) -> None:
         except NotThere:
             continue
         with stream:
-            if stat.link:
-                continue
             reader, folder = TarReader(stream), posixpath.dirname(root)
             for member in reader:
+                if stat.link and member.type != archive.SYMLINK:
+                    break  # what it leads to has a path of its own
                 path = posixpath.join(folder, os.fsdecode(member.name)).rstrip("/")
                 if member.type == archive.HARD:
                     links.append((path, posixpath.join(folder, os.fsdecode(member.link))))
-                elif member.type == archive.REGULAR and path in changed:
-                    cleaned = _cleaned(attempt, reader, member.size)
-                    if cleaned is not None:
-                        struck[path] = Put(path, cleaned, member.mode, member.uid)
+                elif path in changed and (put := _struck(attempt, reader, member, path)) is not None:
+                    struck[path] = put
     # What replaces a file leaves its other names as they were.
     struck |= {path: replace(struck[target], path=path) for path, target in links if target in struck}
     if struck:
@@ -150,6 +149,15 @@ def _below(path: str, others: set[str]) -> bool:
         if path in others:
             return True
     return False
+
+
+def _struck(attempt: Attempt, reader: TarReader, member: Member, path: str) -> Put | None:
+    """What takes the place of a file or of a link that holds a secret; None if it holds none."""
+    if member.type == archive.SYMLINK and attempt.redactor.finds(member.link):
+        return Put(path, owner=member.uid, link=os.fsdecode(attempt.redactor.clean(member.link)))
+    if member.type == archive.REGULAR and (cleaned := _cleaned(attempt, reader, member.size)) is not None:
+        return Put(path, cleaned, member.mode, member.uid)
+    return None
 
 
 def _cleaned(attempt: Attempt, reader: TarReader, size: int) -> bytes | None:
@@ -180,10 +188,7 @@ def _keep_volumes(attempt: Attempt, container: str) -> None:
             target.parent.mkdir(exist_ok=True)
             file = stack.enter_context(target.open("wb"))
             out = stack.enter_context(zstandard.ZstdCompressor(level=3).stream_writer(file))
-            cleaned = Stream(attempt.redactor, out.write)
-            for chunk in chunks:
-                cleaned.write(chunk)
-            cleaned.close()
+            clean_tar(chunks, attempt.redactor, out.write)
 
 
 def restore_volumes(engine: Engine, container: str, run: Path, volumes: tuple[str, ...]) -> None:

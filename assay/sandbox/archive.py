@@ -62,7 +62,7 @@ class TarReader:
 
     def __iter__(self) -> Iterator[Member]:
         """Yield each member; its content may be read with `content()` before the next one is asked for."""
-        pax: dict[str, bytes] = {}
+        pax: dict[bytes, bytes] = {}
         raw: list[bytes] = []
         while True:
             for _ in self.content():
@@ -135,11 +135,11 @@ def _number(field: bytes) -> int:
         raise EngineError(msg) from None
 
 
-def _extend(pax: dict[str, bytes], kind: bytes, data: bytes) -> None:
+def _extend(pax: dict[bytes, bytes], kind: bytes, data: bytes) -> None:
     if kind == b"L":
-        pax["path"] = data.rstrip(b"\0")
+        pax[b"path"] = data.rstrip(b"\0")
     elif kind == b"K":
-        pax["linkpath"] = data.rstrip(b"\0")
+        pax[b"linkpath"] = data.rstrip(b"\0")
     elif kind == b"x":
         while data:
             length, _, _ = data.partition(b" ")
@@ -147,28 +147,38 @@ def _extend(pax: dict[str, bytes], kind: bytes, data: bytes) -> None:
                 return
             record = data[len(length) + 1 : int(length) - 1]
             key, _, value = record.partition(b"=")
-            pax[key.decode("utf-8", "replace")] = value
+            pax[key] = value
             data = data[int(length) :]
 
 
-def _member(head: bytes, size: int, kind: bytes, pax: dict[str, bytes], raw: bytes) -> Member:
-    name = pax.get("path")
+def pax_records(raw: bytes) -> dict[bytes, bytes]:
+    """What the extensions in a member's header (`Member.raw`) say, by their keys in pax."""
+    records: dict[bytes, bytes] = {}
+    while len(raw) > BLOCK:
+        size, kind = _number(raw[124:136]), raw[156:157]
+        _extend(records, kind, raw[BLOCK : BLOCK + size])
+        raw = raw[BLOCK + size + -size % BLOCK :]
+    return records
+
+
+def _member(head: bytes, size: int, kind: bytes, pax: dict[bytes, bytes], raw: bytes) -> Member:
+    name = pax.get(b"path")
     if name is None:
         prefix = head[345:500].rstrip(b"\0") if head[257:263] == b"ustar\0" else b""
         name = (prefix + b"/" if prefix else b"") + head[:100].split(b"\0", 1)[0]
-    if "size" in pax:
-        size = int(pax["size"])
+    if b"size" in pax:
+        size = int(pax[b"size"])
     if kind in (b"\0", b"7"):
         kind = REGULAR
     return Member(
         name=name,
         type=kind,
         mode=_number(head[100:108]) & 0o7777,
-        uid=int(pax["uid"]) if "uid" in pax else _number(head[108:116]),
-        gid=int(pax["gid"]) if "gid" in pax else _number(head[116:124]),
+        uid=int(pax[b"uid"]) if b"uid" in pax else _number(head[108:116]),
+        gid=int(pax[b"gid"]) if b"gid" in pax else _number(head[116:124]),
         size=size if kind == REGULAR else 0,
-        mtime=float(pax["mtime"]) if "mtime" in pax else float(_number(head[136:148])),
-        link=pax.get("linkpath", head[157:257].split(b"\0", 1)[0]),
+        mtime=float(pax[b"mtime"]) if b"mtime" in pax else float(_number(head[136:148])),
+        link=pax.get(b"linkpath", head[157:257].split(b"\0", 1)[0]),
         raw=raw,
     )
 

@@ -118,6 +118,59 @@ def test_a_secret_in_the_name_of_a_file_is_not_kept_in_a_snapshot(project: MakeP
     assert record.resumable
 
 
+NAMED = """
+s=$SHELLY_TOKEN; long=$(printf %090d 0)
+mkdir -p "/app/$s/deep" "/app/$long/$s" "/data/$s"
+echo x >"/app/$s/deep/file"; echo x >"/app/$long/$s/$long"; echo x >"/data/$s/kept"
+ln -s "/app/$s" /app/link; ln -s "/app/$long/$s/$long" /app/$long/link; ln "/app/$s/deep/file" "/app/$long/$s/twin"
+ln -s "$s" ~/link; mkfifo "/app/$s/deep/fifo"; echo named; sleep 600
+"""
+
+
+def test_a_secret_with_slashes_that_paths_are_made_of(project: MakeProject) -> None:
+    """However long the path: no name or link of what was left shows it, nor a part of it, and the rest is as it was."""
+    dockerfile = "FROM debian:bookworm-slim\nRUN mkdir /data && chmod 777 /data\nVOLUME /data\n"
+    here = project({**task(NAMED), "tasks/t/Dockerfile": dockerfile})
+    parts = [uuid.uuid4().hex[:20] for _ in range(3)]
+    out = here.run(
+        "run", "tasks/t", "--agent", "shelly", "--timeout", "4s", env={"SHELLY_TOKEN": "/".join(parts)}, timeout=120
+    )
+    (run,) = here.runs
+    assert read_record(run).ending is Ending.TIMEOUT, str(out)
+    assert in_files(written([*parts[:2], "/".join(parts)]), here.root) == []
+    starred, long = "*" * 62, "0" * 90
+    assert (run / "left" / starred / "deep" / "file").read_text() == "x\n"
+    assert (run / "left" / long / starred / "twin").read_text() == "x\n"
+    assert (run / "left" / long / starred / long).read_text() == "x\n"
+    listed = (run / "left-listed.txt").read_text()
+    assert f"link: link -> /app/{starred}\n" in listed
+    assert f"fifo: {starred}/deep/fifo\n" in listed
+    assert f"A {long}/{starred}/twin\n" in (run / "changes.txt").read_text()
+
+
+def test_a_secret_in_a_link_or_a_volume_is_not_kept_in_a_snapshot(project: MakeProject) -> None:
+    dockerfile = "FROM debian:bookworm-slim\nRUN mkdir /data && chmod 777 /data\nVOLUME /data\n"
+    command = (
+        's=$SHELLY_TOKEN; mkdir -p "/data/$s"; echo x >"/data/$s/kept"; ln -s "/x/$s" ~/link; echo begun; sleep 600'
+    )
+    here = project({**task(command), "tasks/t/Dockerfile": dockerfile})
+    parts = [uuid.uuid4().hex[:20] for _ in range(3)]
+    env = {"SHELLY_TOKEN": "/".join(parts)}
+    running = here.start("run", "tasks/t", "--agent", "shelly", env=env)
+    running.wait_for("begun")
+    running.signal(signal.SIGINT)
+    running.finish(60).assert_code(130)
+    engine, record = Engine.connect(), read_record(here.runs[0])
+    assert record.snapshot
+    try:
+        assert in_files(written([*parts[:2], "/".join(parts)]), here.root) == []
+        assert in_image(written(["/".join(parts)]), engine, record.snapshot) == []
+        seen = here.run("resume", "last", "--prompt", "find /data -type f; readlink ~/link", env=env, timeout=120)
+        seen.assert_code(0).assert_says(f"/data/{'*' * 62}/kept", f"/x/{'*' * 62}")
+    finally:
+        engine.remove_image(record.snapshot)
+
+
 def test_a_resumed_run_gets_its_credential_anew(project: MakeProject) -> None:
     """The snapshot holds an empty file; the launcher writes the user's present one."""
     here = project(task("echo begun; sleep 600"))
