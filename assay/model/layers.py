@@ -15,7 +15,7 @@ from assay.model.place import PROJECT_FILE
 from assay.model.toml import validate
 
 if TYPE_CHECKING:
-    from assay.model.registry import Table
+    from assay.model.table import Table
 
 _YES_NO = {"yes": "true", "on": "true", "1": "true", "no": "false", "off": "false", "0": "false"}
 

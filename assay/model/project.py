@@ -18,7 +18,8 @@ from assay.model.fields import Cpus, Disk, Duration, ImageName, Jobs, Memory, Na
 from assay.model.ignored import compiled
 from assay.model.layers import BUILT_IN, Origin, Source, layered
 from assay.model.place import PROJECT_FILE, as_named, find_root
-from assay.model.registry import Choice, ChoiceError, Registry, Table, load_registry
+from assay.model.registry import Choice, ChoiceError, Registry, load_registry
+from assay.model.table import Table
 from assay.model.task import Task
 from assay.model.toml import dotted, read_toml, validate
 

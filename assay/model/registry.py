@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from assay.model.errors import UsageError, did_you_mean
 from assay.model.fields import (
@@ -27,16 +27,11 @@ from assay.model.fields import (
     Word,
 )
 from assay.model.place import as_named
+from assay.model.table import Table
 from assay.model.toml import read_toml, validate
 
 BUILT_IN = ("oracle", "nop", "script")
 """Agents without a vendor: the task's own solution, nothing at all, one command. Their names are reserved."""
-
-
-class Table(BaseModel):
-    """A TOML table: unknown keys are errors, values never change after loading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
 
 class Install(Table):
@@ -74,13 +69,13 @@ class Launch(Table):
 
     run: list[str] = Field(min_length=1)
     """First start."""
-    resume: list[str] = []
+    resume: list[str] = Field(default_factory=list)
     """Going on with the CLI's own session `{session}`; empty if it cannot."""
-    mend: list[Mend] = []
+    mend: list[Mend] = Field(default_factory=list)
     """Done before a resume, in the container that is about to start."""
-    effort: list[str] = []
+    effort: list[str] = Field(default_factory=list)
     """Added when an effort is chosen."""
-    offline: list[str] = []
+    offline: list[str] = Field(default_factory=list)
     """Added when the run has no internet: switches the vendor's own web tools off."""
     prompt: Literal["stdin", "file"] = "stdin"
     """Whether the prompt arrives on standard input or the launch line names `{prompt_file}`."""
@@ -92,19 +87,19 @@ class Launch(Table):
     """The signal that ends it gently."""
     stall_seconds: int = 900
     """No output for this long is a stall."""
-    env: dict[EnvName, EnvValue] = {}
+    env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     """Switches for telemetry, updates, retries and the like."""
-    offline_env: dict[EnvName, EnvValue] = {}
+    offline_env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     """Added when the run has no internet."""
-    root_env: dict[EnvName, EnvValue] = {}
+    root_env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     """Added when the task says `user = "root"`."""
-    foreign_env: list[EnvPattern] = []
+    foreign_env: list[EnvPattern] = Field(default_factory=list)
     """Variables, `PREFIX_*` allowed, that would change how the CLI works and must not come from a task's image."""
-    ca_env: list[EnvName] = []
+    ca_env: list[EnvName] = Field(default_factory=list)
     """Variables that make the CLI trust one more CA file."""
-    files: dict[HomePath, str] = {}
+    files: dict[HomePath, str] = Field(default_factory=dict)
     """Files put in place before the start, path (`~/` is the agent's home) to content."""
-    offline_files: dict[HomePath, str] = {}
+    offline_files: dict[HomePath, str] = Field(default_factory=dict)
     """Added when the run has no internet; replaces a file of the same path."""
 
 
@@ -138,14 +133,14 @@ class Credential(Table):
     """Name of a variable, the same on the user's machine and in the container."""
     file: HomePath | None = None
     """Path of a file below the home directory, the same on both sides (`~/...`)."""
-    hosts: list[Host] = []
+    hosts: list[Host] = Field(default_factory=list)
     """Hosts that this kind of credential needs beyond the agent's own."""
     refresh: Literal["copy", "copy-back"] = "copy"
     """What happens to a file that the CLI renewed in the container."""
     account: str | None = None
     """Dotted path in the file to what names the account; must not change when the file is copied back. `*` in a path
     stands for any one key."""
-    needs: list[str] = []
+    needs: list[str] = Field(default_factory=list)
     """Dotted paths in the file to what must be a text that is not empty; without them the file signs in to nothing."""
     expires: str | None = None
     """Dotted path in the file to when it stops working: seconds or milliseconds since 1970, or RFC 3339. A run that
@@ -177,11 +172,11 @@ class Rehearsal(Table):
     """The protocol of the stand-in; `none` if it cannot be rehearsed."""
     hosts: list[Host]
     """Names pinned to the stand-in."""
-    env: dict[EnvName, EnvValue] = {}
+    env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     """Placeholder credentials, never a real key."""
-    files: dict[HomePath, str] = {}
+    files: dict[HomePath, str] = Field(default_factory=dict)
     """Placeholder credential or settings files."""
-    shell: list[ShellCall] = []
+    shell: list[ShellCall] = Field(default_factory=list)
     """What a script's `shell` step becomes: the first whose tool the CLI offers, else the first."""
     model: str = ""
     """Model used when a rehearsal names none."""
@@ -198,7 +193,7 @@ class Agent(Table):
     """Name of the module in assay/decoders/ that reads its stream."""
     hosts: list[Host]
     """The API hosts the CLI may reach; nothing else can be reached without internet."""
-    efforts: list[str] = []
+    efforts: list[str] = Field(default_factory=list)
     """Effort levels that the CLI accepts; a model may narrow them. Empty: effort cannot be set."""
     default_effort: str | None = None
     """What the CLI uses when none is given, for display only."""
@@ -206,20 +201,20 @@ class Agent(Table):
     """Used when a command names none."""
     states_cost: bool = False
     """Whether the CLI says what a run cost. Where it does not, only the prices of a model tell."""
-    web_tools: list[str] = []
+    web_tools: list[str] = Field(default_factory=list)
     """Names of tools that must not be offered while the run has no internet."""
     install: Install
     launch: Launch
-    models: dict[str, Model] = {}
+    models: dict[str, Model] = Field(default_factory=dict)
     """Known models; another one is allowed with a warning and marked `unlisted`."""
-    credentials: list[Credential] = []
+    credentials: list[Credential] = Field(default_factory=list)
     """In order of preference."""
-    state: list[HomePath] = []
+    state: list[HomePath] = Field(default_factory=list)
     """Paths below home that hold the CLI's session, `{session}` allowed: what a resume needs."""
     session_file: HomePath | None = None
     """Path of the CLI's own session file (`~/...`; `{session}`, `{workdir_dashed}` and `*` for one part of the path
     allowed): read for token counts that the stream lacks. Where several files match, they follow each other."""
-    session_more: list[HomePath] = []
+    session_more: list[HomePath] = Field(default_factory=list)
     """Paths of further files that go with it, in the same terms: sub-agents' own, say. Read after it."""
     rehearsal: Rehearsal | None = None
 

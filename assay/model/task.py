@@ -24,7 +24,7 @@ from pydantic import Field, field_validator
 from assay.model.digest import digest_of
 from assay.model.errors import ConfigError, UsageError, did_you_mean
 from assay.model.fields import Cpus, Disk, Duration, EnvName, EnvValue, ImageName, Memory, OwnEnvName, Pids
-from assay.model.registry import Table
+from assay.model.table import Table
 from assay.model.toml import read_toml, validate
 
 PARTS = ("prompt.md", "files", "checker", "solution", "Dockerfile", "task.toml", "rehearsal.toml", "rehearsal")

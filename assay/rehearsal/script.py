@@ -24,7 +24,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from assay.model.fields import Duration
-from assay.model.registry import Table
+from assay.model.table import Table
 from assay.model.toml import parse_toml, read_toml, validate
 
 CANONICAL = "canonical.toml"

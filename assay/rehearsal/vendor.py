@@ -20,7 +20,8 @@ from assay.model.errors import EngineError, UsageError
 from assay.rehearsal.report import Report, Request, judge, read
 from assay.rehearsal.server import SPEAKERS
 from assay.sandbox.archive import Put, TarReader, pack
-from assay.sandbox.engine import Engine, Spec
+from assay.sandbox.engine import Engine
+from assay.sandbox.spec import Spec
 from assay.sandbox.trust import issue
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from assay.run.mend import mend
 from assay.run.place import Place
 from assay.run.record import now
 from assay.run.snapshot import restore_volumes
-from assay.sandbox.engine import Spec
 from assay.sandbox.seccomp import profile
+from assay.sandbox.spec import Spec
 from assay.terminal.transcript import Transcript
 
 STOP_SECONDS = 1.5

@@ -22,7 +22,8 @@ from assay.run.clean_tar import clean_member
 from assay.run.redact import Redactor, Stream
 from assay.sandbox import archive
 from assay.sandbox.archive import Member, TarReader
-from assay.sandbox.engine import Engine, NotThere
+from assay.sandbox.engine import Engine
+from assay.sandbox.spec import NotThere
 
 TAR = "left.tar.zst"
 TREE = "left"

@@ -24,7 +24,8 @@ from assay.run.redact import Redactor
 from assay.run.search_paths import PLAIN_PATH, without
 from assay.sandbox import archive
 from assay.sandbox.archive import Put, TarReader
-from assay.sandbox.engine import Engine, NotThere, Spec
+from assay.sandbox.engine import Engine
+from assay.sandbox.spec import NotThere, Spec
 
 LONGEST_OUTPUT = 8 << 20
 """Bytes of checker output that are kept; a note says what was cut."""

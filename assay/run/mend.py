@@ -9,7 +9,7 @@ from assay.run.launch import HOME, Start, fill
 from assay.run.session import matches
 from assay.sandbox import archive
 from assay.sandbox.archive import Put, TarReader
-from assay.sandbox.engine import NotThere
+from assay.sandbox.spec import NotThere
 
 LARGEST = 256 << 20
 

@@ -23,7 +23,8 @@ from assay.run.launch import HOME, UID
 from assay.run.redact import Stream
 from assay.sandbox import archive
 from assay.sandbox.archive import Member, Put, TarReader
-from assay.sandbox.engine import Engine, NotThere
+from assay.sandbox.engine import Engine
+from assay.sandbox.spec import NotThere
 
 REPOSITORY = "assay-snapshot"
 LABEL = "assay.snapshot"

@@ -4,99 +4,29 @@ One thin layer over the SDK's low-level client: a verb is one request (the high-
 answers are typed, and every failure becomes an `EngineError` that names the verb and the container.
 What of the engine's streams can be trusted was measured on Docker 20.10 (API 1.41): the log followed live may lose
 the tail of a burst, so the record is completed from one whole read without follow.
+The SDK is imported by what talks to it: half of what a refusal would cost otherwise.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-import docker.errors
-import docker.utils
-import requests.exceptions
-from docker import APIClient
-
 from assay.model.errors import EngineError, EngineUnavailable
+from assay.sandbox.spec import LABEL, NotThere, Spec, Stat, container_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-LABEL = "assay"
-"""Every container, image, volume and network of ours carries this label."""
-
-HUGE_LOG = {"max-size": "1000g"}
-"""Rotation would lose output, and `-1` is refused by the engine at start (20.10)."""
+    from docker import APIClient
 
 HEADER = 8
 """Bytes before each frame of output: the stream's id, three zeros, the payload's length."""
 
 CALL_SECONDS = 120
 """Clock of one request; streams clear it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """A container to create; only what is said here differs from a closed default.
-
-    Attributes:
-        image: Image id or name.
-        argv: The whole command line; the image's entrypoint is never used.
-        env: Added to the image's own variables; None takes one of those away.
-        env: Variables; None takes one of the image's away.
-        network: `none`, `bridge`, or `container:<id>`.
-        caps: Capabilities added after dropping all.
-        hosts: Extra lines of /etc/hosts, name to address.
-        tmpfs: Mount point to options.
-        volumes: Mount point to (volume name, `ro` or `rw`).
-        stdin: Keep standard input open for one client.
-        memory: In bytes; also the limit with swap.
-        storage: In bytes, held by the engine where its storage driver has quotas (overlay over xfs with pquota, btrfs,
-            zfs); elsewhere it is nobody's.
-    """
-
-    image: str
-    argv: Sequence[str]
-    name: str
-    labels: Mapping[str, str]
-    user: str = "0:0"
-    workdir: str = "/"
-    env: Mapping[str, str | None] = field(default_factory=dict)
-    network: str = "none"
-    caps: Sequence[str] = ()
-    hosts: Mapping[str, str] = field(default_factory=dict)
-    dns: Sequence[str] = ()
-    dns_options: Sequence[str] = ()
-    tmpfs: Mapping[str, str] = field(default_factory=dict)
-    volumes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    stdin: bool = False
-    cpus: float | None = None
-    memory: int | None = None
-    pids: int | None = None
-    storage: int | None = None
-    seccomp: str | None = None
-    init: bool = True
-    sysctls: Mapping[str, str] = field(default_factory=dict)
-    stop_signal: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Stat:
-    """What stands at a path in a container; `mode` in Go's bits, as the engine sends it."""
-
-    mode: int
-    size: int
-    link: str
-
-    @property
-    def is_dir(self) -> bool:
-        """Whether it is a directory itself, not a link to one."""
-        return bool(self.mode >> 31 & 1)
-
-
-class NotThere(EngineError):
-    """There is nothing at that path in the container."""
 
 
 class Outgoing:
@@ -165,6 +95,7 @@ class Engine:
         Raises:
             EngineUnavailable: Nothing answers; the message says how to start one.
         """
+        from docker import APIClient
         from docker.utils import kwargs_from_env
 
         where = "the local socket"
@@ -173,7 +104,7 @@ class Engine:
             where = settings.get("base_url", where)
             api = APIClient(version="auto", timeout=CALL_SECONDS, max_pool_size=64, **settings)
             api.ping()
-        except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
+        except _sdk_failures() as error:
             cause = _plain(error)
             if "permission denied" in cause.lower():
                 hint = "your user may not use it: add it to the group docker, or run as root"
@@ -223,47 +154,8 @@ class Engine:
         return self._create(replace(spec, storage=None))
 
     def _create(self, spec: Spec) -> str:
-        security = ["no-new-privileges:true"]
-        if spec.seccomp:
-            security.append(f"seccomp={spec.seccomp}")
         with _failing("create", spec.name):
-            host = self.api.create_host_config(
-                init=spec.init,
-                network_mode=spec.network,
-                cap_drop=["ALL"],
-                cap_add=list(spec.caps) or None,
-                security_opt=security,
-                extra_hosts=dict(spec.hosts) or None,
-                dns=list(spec.dns) or None,
-                dns_opt=list(spec.dns_options) or None,
-                tmpfs=dict(spec.tmpfs) or None,
-                binds={name: {"bind": path, "mode": mode} for path, (name, mode) in spec.volumes.items()} or None,
-                nano_cpus=int(spec.cpus * 1e9) if spec.cpus else None,
-                mem_limit=spec.memory,
-                memswap_limit=spec.memory,
-                pids_limit=spec.pids,
-                storage_opt={"size": str(spec.storage)} if spec.storage else None,
-                sysctls=dict(spec.sysctls) or None,
-                restart_policy={"Name": "no"},
-                log_config={"Type": "json-file", "Config": HUGE_LOG},
-            )
-            config = self.api.create_container_config(
-                spec.image,
-                list(spec.argv),
-                user=spec.user,
-                working_dir=spec.workdir,
-                environment=dict(spec.env),
-                labels={LABEL: "1", **spec.labels},
-                entrypoint=[],
-                stdin_open=spec.stdin,
-                healthcheck={"test": ["NONE"]},
-                stop_signal=spec.stop_signal or "SIGTERM",
-                host_config=host,
-            )
-            if spec.stdin:
-                config["StdinOnce"] = True
-                config["AttachStdin"] = True
-            made = self.api.create_container_from_config(config, spec.name)
+            made = self.api.create_container_from_config(container_config(self.api, spec), spec.name)
             return str(made["Id"])
 
     def put(self, container: str, tar: bytes | Iterable[bytes], path: str = "/") -> None:
@@ -317,10 +209,12 @@ class Engine:
 
     def signal(self, container: str, name: str) -> None:
         """Send a signal to the container's process; one that has ended already is left alone."""
+        from docker.errors import APIError
+
         with _failing("signal", container):
             try:
                 self.api.kill(container, name)
-            except docker.errors.APIError as error:
+            except APIError as error:
                 if error.status_code not in (404, 409):
                     raise
 
@@ -346,18 +240,21 @@ class Engine:
         Raises:
             EngineError: The engine failed; its subclass `NotThere` when there is no such path.
         """
+        from docker.errors import NotFound
+        from docker.utils import decode_json_header
+
         try:
             params, plain = {"path": path}, {"Accept-Encoding": "identity"}
             answer = self._request(
                 "GET", "/containers/{0}/archive", container, params=params, headers=plain, stream=True
             )
-        except docker.errors.NotFound as error:
+        except NotFound as error:
             msg = f"there is no {path} in {container[:12]}"
             raise NotThere(msg) from error
-        except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
+        except _sdk_failures() as error:
             msg = f"the Docker Engine could not read {path} of {container[:12]}: {_plain(error)}"
             raise EngineError(msg) from error
-        stat = docker.utils.decode_json_header(answer.headers["X-Docker-Container-Path-Stat"])
+        stat = decode_json_header(answer.headers["X-Docker-Container-Path-Stat"])
         return Stat(int(stat["mode"]), int(stat["size"]), str(stat["linkTarget"])), Outgoing(answer, path)
 
     def changes(self, container: str) -> list[dict[str, Any]]:
@@ -374,12 +271,14 @@ class Engine:
 
     def remove(self, container: str) -> None:
         """Kill and remove a container with its anonymous volumes; one that is gone already is fine."""
+        from docker.errors import APIError, NotFound
+
         with _failing("remove", container):
             try:
                 self.api.remove_container(container, force=True, v=True)
-            except docker.errors.NotFound:
+            except NotFound:
                 return
-            except docker.errors.APIError as error:
+            except APIError as error:
                 if error.status_code != 409 or "already in progress" not in str(error):
                     raise
 
@@ -413,10 +312,12 @@ class Engine:
 
     def image(self, name: str) -> dict[str, Any] | None:
         """What the engine knows of an image, None if it is not there."""
+        from docker.errors import ImageNotFound
+
         with _failing("look at the image", name):
             try:
                 return cast("dict[str, Any]", self.api.inspect_image(name))
-            except docker.errors.ImageNotFound:
+            except ImageNotFound:
                 return None
 
     def remove_image(self, image: str) -> None:
@@ -431,9 +332,11 @@ class Engine:
 
     def _removed(self, image: str) -> bool:
         """Whether an image is gone; False if something holds it."""
+        from docker.errors import APIError
+
         try:
             self.api.remove_image(image, force=True)
-        except docker.errors.APIError as error:
+        except APIError as error:
             if error.status_code not in (404, 409):
                 raise
             return bool(error.status_code == 404)
@@ -471,12 +374,20 @@ def _frames(answer: Any) -> Iterator[tuple[int, bytes]]:
             answer.close()
 
 
+def _sdk_failures() -> tuple[type[Exception], ...]:
+    """Whatever the SDK raises, and the transport below it."""
+    from docker.errors import DockerException
+    from requests.exceptions import RequestException
+
+    return DockerException, RequestException, OSError
+
+
 @contextlib.contextmanager
 def _failing(verb: str, what: str) -> Iterator[None]:
     """Turn whatever the SDK raises into an EngineError that names the verb."""
     try:
         yield
-    except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
+    except _sdk_failures() as error:
         msg = f"the Docker Engine could not {verb} {what[:40]}".rstrip() + f": {_plain(error)}"
         raise EngineError(msg) from error
 

@@ -22,11 +22,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from assay.model.errors import AssayError, FenceFailed
-from assay.sandbox.engine import Engine, Spec
+from assay.sandbox.engine import Engine
 from assay.sandbox.fence_image.inject import KEYS, Injection
 from assay.sandbox.pins import RESOLVE_SECONDS, check, engine_host, look_up
 from assay.sandbox.rules import CLOSED, INJECT, MODES, MOST_ADDRESSES, OPEN, SNI, Pin, Plan, Via, written
 from assay.sandbox.sidecar import Sidecar
+from assay.sandbox.spec import Spec
 
 READY_SECONDS = 60.0
 """Clock of the start. On an idle machine it takes 0.3 s; with 40 at once on two cores, 20 s."""

@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING
 from assay.model.errors import BuildFailed, EngineError, Refused
 from assay.sandbox.base import BASE, ensure_image
 from assay.sandbox.build import Say, build_once, engine_words
-from assay.sandbox.engine import Engine, NotThere, Spec
+from assay.sandbox.engine import Engine
 from assay.sandbox.pinned import FILE, install_script, read_pin
 from assay.sandbox.recipe import Host, Recipe, base_images, folder_context
+from assay.sandbox.spec import NotThere, Spec
 
 if TYPE_CHECKING:
     from assay.model.registry import Agent

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from assay.model.errors import BuildFailed
-from assay.sandbox.engine import Engine, NotThere, Spec
+from assay.sandbox.engine import Engine
+from assay.sandbox.spec import NotThere, Spec
 
 if TYPE_CHECKING:
     from assay.model.registry import Install

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 from assay.model.errors import AssayError, EngineError, FenceFailed
-from assay.sandbox.engine import Engine, Spec
+from assay.sandbox.engine import Engine
 from assay.sandbox.rules import Plan, written
+from assay.sandbox.spec import Spec
 
 PLAN_PATH = "run/fence/plan"
 

@@ -17,7 +17,8 @@ from assay.sandbox import archive
 from assay.sandbox.archive import Put, TarReader
 from assay.sandbox.below import Below
 from assay.sandbox.build import Say, engine_words, only_one
-from assay.sandbox.engine import LABEL, Engine, NotThere, Spec
+from assay.sandbox.engine import Engine
+from assay.sandbox.spec import LABEL, NotThere, Spec
 
 MARK = ".assay.json"
 MOUNT = "/copy"

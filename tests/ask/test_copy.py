@@ -22,7 +22,8 @@ from assay.run.job import Job, Stop
 from assay.run.repository import look
 from assay.sandbox import volumes
 from assay.sandbox.archive import END, TarReader
-from assay.sandbox.engine import Engine, Spec
+from assay.sandbox.engine import Engine
+from assay.sandbox.spec import Spec
 from tests.ask.conftest import MakeRepository, hash_of
 from tests.ask.watching import Recorder
 

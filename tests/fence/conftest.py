@@ -16,11 +16,12 @@ from assay.run.launch import ROOT_CAPS
 from assay.sandbox import fence_image
 from assay.sandbox.base import BASE, ensure_image
 from assay.sandbox.build import build_once
-from assay.sandbox.engine import Engine, Spec
+from assay.sandbox.engine import Engine
 from assay.sandbox.fence import Fence
 from assay.sandbox.recipe import Host, Recipe
 from assay.sandbox.rules import CLOSED, Pin
 from assay.sandbox.seccomp import profile
+from assay.sandbox.spec import Spec
 from tests.fence.outside import Outside, host_service, standing
 
 HERE = Path(__file__).parent

@@ -298,7 +298,7 @@ def test_a_probe_that_hangs_or_wanders_is_no_proof(lab: Lab) -> None:
     )
 
     def tried(*rules: str) -> str:
-        from assay.sandbox.engine import Spec
+        from assay.sandbox.spec import Spec
 
         made = lab.engine.create(
             Spec(

@@ -17,8 +17,9 @@ from assay.commands.clean_images import Needed, built, needed
 from assay.model.registry import Registry, load_registry
 from assay.model.toml import validate
 from assay.run.owner import me
-from assay.sandbox.engine import Engine, Spec
+from assay.sandbox.engine import Engine
 from assay.sandbox.images import Builder
+from assay.sandbox.spec import Spec
 from tests.project import Project
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]

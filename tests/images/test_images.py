@@ -15,9 +15,10 @@ import pytest
 from assay.model.errors import BuildFailed, Refused
 from assay.model.registry import Agent, Install, Launch
 from assay.sandbox.build import build_once
-from assay.sandbox.engine import Engine, Spec
+from assay.sandbox.engine import Engine
 from assay.sandbox.images import Builder, Image, NotBuilt, neutral_env
 from assay.sandbox.recipe import Recipe
+from assay.sandbox.spec import Spec
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 

@@ -15,8 +15,9 @@ import pytest
 from assay.commands.pin import record, with_keys
 from assay.model.errors import ConfigError
 from assay.model.registry import load_registry
-from assay.sandbox.engine import Engine, Spec
+from assay.sandbox.engine import Engine
 from assay.sandbox.images import Builder
+from assay.sandbox.spec import Spec
 from tests.conftest import MakeProject
 from tests.project import Project
 

@@ -13,7 +13,8 @@ from assay.model.outcome import Ending, Verdict
 from assay.model.record import RunRecord
 from assay.run.limits import SHORTEST_SECONDS, DiskWatch
 from assay.run.record import read_record
-from assay.sandbox.engine import Engine, Spec
+from assay.sandbox.engine import Engine
+from assay.sandbox.spec import Spec
 from tests.conftest import MakeProject
 from tests.recover.drip import forget_snapshots
 

@@ -6,7 +6,8 @@ import pytest
 
 from assay.model.errors import ConfigError
 from assay.model.project import ProjectFile
-from assay.model.registry import Registry, Table
+from assay.model.registry import Registry
+from assay.model.table import Table
 from assay.model.task import TaskSettings
 from assay.model.toml import parse_toml, validate
 from tests.conftest import MakeProject

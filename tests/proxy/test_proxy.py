@@ -17,12 +17,13 @@ import trustme
 
 from assay.model.errors import UsageError
 from assay.sandbox.archive import Put, pack
-from assay.sandbox.engine import Engine, Spec
+from assay.sandbox.engine import Engine
 from assay.sandbox.fence_image.tunnel import server_name
 from assay.sandbox.images import Builder
 from assay.sandbox.proxy import Proxy, chosen
 from assay.sandbox.rules import Pin, Plan, Via, read
 from assay.sandbox.rules import written as plan_written
+from assay.sandbox.spec import Spec
 from tests.ask.conftest import forget
 from tests.conftest import MakeProject
 from tests.credentials.shelly import AGENT

@@ -18,8 +18,9 @@ import pytest
 
 from assay.sandbox import archive
 from assay.sandbox.archive import Put
-from assay.sandbox.engine import Engine, Spec
+from assay.sandbox.engine import Engine
 from assay.sandbox.images import ensure_environment
+from assay.sandbox.spec import Spec
 from tests.conftest import MakeProject
 from tests.project import Project
 from tests.recover.conftest import MakeDrip

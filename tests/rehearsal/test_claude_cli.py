@@ -18,8 +18,9 @@ from assay.rehearsal.report import Report
 from assay.rehearsal.script import Script, canonical, parse
 from assay.rehearsal.vendor import StandIn, create
 from assay.sandbox.archive import Put, pack
-from assay.sandbox.engine import Engine, Spec
+from assay.sandbox.engine import Engine
 from assay.sandbox.images import Builder
+from assay.sandbox.spec import Spec
 
 pytestmark = [pytest.mark.docker, pytest.mark.cli, pytest.mark.timeout(900)]
 

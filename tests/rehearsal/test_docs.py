@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from assay.model.registry import Table
+from assay.model.table import Table
 from assay.rehearsal.script import Call, ErrorWords, Limit, Script, Turn, Usage, parse
 from tests.conftest import MakeProject
 from tests.project import REPOSITORY, Project

@@ -14,7 +14,8 @@ from assay.rehearsal.script import parse
 from assay.rehearsal.vendor import StandIn, create, start
 from assay.sandbox.archive import Put, pack
 from assay.sandbox.base import BASE
-from assay.sandbox.engine import Engine, Spec
+from assay.sandbox.engine import Engine
+from assay.sandbox.spec import Spec
 from tests.rehearsal.loopback import HOST, REHEARSAL
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.sandbox.engine import Engine, Spec
+from assay.sandbox.engine import Engine
 from assay.sandbox.images import Builder
+from assay.sandbox.spec import Spec
 from tests.project import REPOSITORY, clean_environment
 
 SCRIPTS = ("scripts/quickstart", "scripts/test", "scripts/lock", "scripts/lib.sh", ".ci/run")
