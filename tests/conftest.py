@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.project import Project, clean_environment, leftovers
 
@@ -15,6 +16,10 @@ MakeProject = Callable[..., Project]
 # In the background of a shell, or under nohup, they are ignored; the commands under test would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# On a busy machine, how long an example takes says nothing of what is tested.
+settings.register_profile("assay", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("assay")
 
 
 @pytest.fixture(scope="session")
