@@ -6,9 +6,11 @@ called: `assay --help` reads the one-line summaries below and imports none of th
 
 from __future__ import annotations
 
+import difflib
 import errno
 import importlib
 import os
+import re
 import sys
 import traceback
 from typing import TextIO
@@ -16,7 +18,7 @@ from typing import TextIO
 import click
 
 from assay import __version__
-from assay.model.errors import AssayError, did_you_mean
+from assay.model.errors import AssayError
 from assay.model.outcome import ExitCode
 
 COMMANDS = {
@@ -72,7 +74,7 @@ class Door(click.Group):
         """As click does, with the nearest name where there is no such command."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in self.list_commands(ctx):
-            ctx.fail(f"no such command {name!r}{did_you_mean(name, self.list_commands(ctx))}")
+            ctx.fail(f"no such command {name}{_nearest(name, self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -111,8 +113,11 @@ def main(argv: list[str] | None = None) -> None:
         code = door.main(args=argv, prog_name="assay", standalone_mode=False)
     except click.exceptions.Exit as end:
         code = end.exit_code
+    except click.UsageError as error:
+        click.echo(_usage(error, sys.argv[1:] if argv is None else argv), err=True)
+        code = ExitCode.REFUSED
     except click.ClickException as error:
-        error.show()
+        click.echo(f"assay: {_one_line(error.format_message())}", err=True)
         code = ExitCode.REFUSED
     except (click.Abort, KeyboardInterrupt):
         code = ExitCode.INTERRUPTED
@@ -126,6 +131,32 @@ def main(argv: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = ExitCode.DONE
     sys.exit(code if isinstance(code, int) else ExitCode.DONE)
+
+
+def _usage(error: click.UsageError, argv: list[str]) -> str:
+    """One line for a command line that is none: what is wrong with it, what was meant, where to look."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return error.format_message()
+    ctx = error.ctx
+    # click does not say whose option lacks its value.
+    path = (
+        ctx.command_path if ctx is not None else " ".join(["assay", *(word for word in argv[:1] if word in COMMANDS)])
+    )
+    if isinstance(error, click.NoSuchOption):
+        known = [name for option in ctx.command.get_params(ctx) for name in option.opts] if ctx is not None else []
+        text = f"no such option {error.option_name}{_nearest(error.option_name, known)}"
+    elif (name := getattr(error, "command_name", None)) and ctx is not None and isinstance(ctx.command, click.Group):
+        text = f"no such command {name}{_nearest(name, ctx.command.list_commands(ctx))}"
+    else:
+        # click quotes the names of options and arguments, too; a value stays in its quotes.
+        text = re.sub(r"'(--?[a-z][\w-]*|[A-Z]+)'", r"\1", _one_line(error.format_message()).rstrip("."))
+        text = re.sub(r"a valid integer( range)?", "a whole number", text[:1].lower() + text[1:])
+    return _one_line(f"{path}: {text}{'' if text.endswith('?') else '.'} See {path} --help")
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _unforeseen(error: Exception) -> int:
