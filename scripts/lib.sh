@@ -5,6 +5,9 @@ ASSAY=.venv/bin/assay
 DOCKERD_LOG=/var/log/assay-dockerd.log
 DOCKERD_SECONDS=60
 
+# Where it is set, every process of the tests would compile all of them anew.
+unset PYTHONDONTWRITEBYTECODE
+
 step() { printf '\n== %s\n' "$*"; }
 say() { printf '   %s\n' "$*"; }
 
