@@ -79,7 +79,7 @@ def settle(attempt: Attempt, container: str) -> None:
     held = attempt.job.held
     learned: list[str] = []
     for path, given in held.files.items():
-        found, problem = _read(attempt, container, path)
+        found, problem = read_file(attempt, container, path)
         if found == given:
             continue
         if found is not None:
@@ -114,8 +114,8 @@ def _give_back(attempt: Attempt, path: Path, given: bytes, found: bytes) -> str 
     return None
 
 
-def _read(attempt: Attempt, container: str, path: str) -> tuple[bytes | None, str | None]:
-    """What the container has at a path, and why that is nothing to be taken."""
+def read_file(attempt: Attempt, container: str, path: str) -> tuple[bytes | None, str | None]:
+    """What the container has at a path (`~/...`), and why that is nothing to be taken."""
     try:
         stat, stream = attempt.engine.get(container, path.replace("~", HOME, 1))
         with stream:

@@ -23,6 +23,7 @@ from assay.run.follow import Follower
 from assay.run.mend import mend
 from assay.run.place import Place
 from assay.run.record import now
+from assay.run.renewal import Renewals
 from assay.run.snapshot import restore_volumes
 from assay.sandbox.seccomp import profile
 from assay.sandbox.spec import Spec
@@ -167,6 +168,7 @@ def see_through(attempt: Attempt, container: str, began: float, over: Over | Non
         attempt.dir.path,
         decoder,
         attempt.redactor,
+        Renewals(attempt, container).look,
         on_event,
         lambda error: attempt.signals.put(("broken", error)),
         most,

@@ -36,6 +36,7 @@ class Follower(threading.Thread):
         run: The run directory; events.jsonl and stderr.log grow in it.
         decoder: Of the agent's stream.
         redactor: Knows the secrets.
+        on_output: Called with all output, before secrets are looked for in it.
         on_event: Called for each event, in order.
         on_failure: Called once if the output cannot be read or kept any more.
         most: Bytes of output, both streams together, that are kept; beyond them `on_flood` is called.
@@ -55,6 +56,7 @@ class Follower(threading.Thread):
         run: Path,
         decoder: Decoder,
         redactor: Redactor,
+        on_output: Callable[[bytes], None],
         on_event: Callable[[Event], None],
         on_failure: Callable[[Exception], None],
         most: int,
@@ -62,7 +64,7 @@ class Follower(threading.Thread):
     ) -> None:
         super().__init__(name=f"follow {container[:12]}", daemon=True)
         self._engine, self._container, self._decoder, self._redactor = engine, container, decoder, redactor
-        self._on_event, self._on_failure = on_event, on_failure
+        self._on_output, self._on_event, self._on_failure = on_output, on_event, on_failure
         self._room, self._on_flood = most, on_flood
         self._events = run / EVENTS
         self._kept = {1: cut_torn(run / EVENTS), 2: cut_torn(run / STDERR)}
@@ -134,7 +136,7 @@ class Follower(threading.Thread):
         for stream in (2, 1):
             if rest := b"".join(self._partial[stream]):
                 self._partial[stream] = []
-                cleaned = self._redactor.clean(rest)
+                cleaned = self._clean(rest)
                 _write_all(self._files[stream], cleaned)
                 if stream == STDOUT_STREAM:
                     yield cleaned
@@ -167,12 +169,16 @@ class Follower(threading.Thread):
         if not newline:
             partial.append(data)
             return
-        block = self._redactor.clean(b"".join([*partial, whole, b"\n"]))
+        block = self._clean(b"".join([*partial, whole, b"\n"]))
         partial[:] = [rest] if rest else []
         _write_all(self._files[stream], block)
         self._kept[stream] += len(block)
         if stream == STDOUT_STREAM:
             yield from block[:-1].split(b"\n")
+
+    def _clean(self, data: bytes) -> bytes:
+        self._on_output(data)
+        return self._redactor.clean(data)
 
 
 def _write_all(file: IO[bytes], data: bytes) -> None:

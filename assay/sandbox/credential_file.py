@@ -19,7 +19,9 @@ SECRET_WORDS = ("token", "key", "secret", "password", "credential")
 SHORTEST_SECRET = 8
 MOST_SECRETS = 32
 
-_TOKEN = re.compile(r"[A-Za-z0-9._~+/=:|-]{16,}")
+SHORTEST_RENEWED = 16
+
+_TOKEN = re.compile(rf"[A-Za-z0-9._~+/=:|-]{{{SHORTEST_RENEWED},}}")
 """What a token looks like that is taken from an agent's hand: one that names a word or a line of text would have that
 struck out of the record."""
 

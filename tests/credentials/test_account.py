@@ -57,6 +57,26 @@ def test_a_renewal_goes_back_and_is_kept_nowhere(project: MakeProject) -> None:
     assert (here.runs[0] / "events.jsonl").read_bytes().count(b"*" * len(new["tokens"]["access_token"])) >= 1
 
 
+@pytest.mark.parametrize("how", [["--json"], []])
+def test_a_renewal_is_not_shown_either(project: MakeProject, how: list[str]) -> None:
+    """Whoever looks on sees no token that the CLI has just got, neither on its own nor in base64."""
+    here = project(
+        task(
+            "new=$(cat ~/.shelly/auth.json | tr 0123456789 1234567890); cat ~/.shelly/auth.json; echo first\n"
+            'printf %s "$new" >~/.shelly/auth.json; cat ~/.shelly/auth.json; echo; cat ~/.shelly/auth.json >&2\n'
+            "token=$(sed 's/.*refresh_token.: .\\([^\"]*\\).*/\\1/' ~/.shelly/auth.json)\n"
+            'printf %s "$token" | base64 -w0; echo; echo "renewed: $token"; printf %s "the end: $token"\n'
+        )
+    )
+    old = sign_in()["tokens"]
+    put(home(here), {"tokens": old, "last_refresh": "2026-11-30T12:00:00Z"})
+    out = here.run(*RUN, *how).assert_code(0).assert_says("renewed: ***", "the end: ***")
+    turned = str.maketrans("0123456789", "1234567890")
+    tokens = [old[name].translate(turned) for name in ("access_token", "refresh_token")]
+    assert [token for token in written([*tokens, old["refresh_token"]]) if token in (out.out + out.err).encode()] == []
+    assert in_files(written(tokens), here.root) == []
+
+
 def test_the_users_file_may_be_a_link(project: MakeProject) -> None:
     old = sign_in()
     here = project(task(writes(renewed(old))))
