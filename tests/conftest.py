@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -34,6 +35,19 @@ def _projects_on_the_engine() -> Iterator[dict[Path, str]]:
 @pytest.fixture
 def project(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[MakeProject]:
     """Make a project: `project({"tasks/foo/prompt.md": "…"}).run("run", …)`."""
+    with _making(tmp_path, request) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def shared_project(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[MakeProject]:
+    """The same for what a file's tests share: a run that is dear, and that several of them only look at."""
+    with _making(tmp_path_factory.mktemp("shared"), request) as make:
+        yield make
+
+
+@contextlib.contextmanager
+def _making(folder: Path, request: pytest.FixtureRequest) -> Iterator[MakeProject]:
     made: list[Project] = []
     roots: dict[Path, str] = {}
     if request.node.get_closest_marker("docker"):
@@ -41,8 +55,8 @@ def project(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[MakeProj
 
     def make(files: Mapping[str, str | bytes] | None = None, *samples: str) -> Project:
         number = f"-{len(made)}" if made else ""
-        home = tmp_path / f"home{number}"
-        root = tmp_path / f"project{number}"
+        home = folder / f"home{number}"
+        root = folder / f"project{number}"
         home.mkdir()
         root.mkdir()
         here = Project(root.resolve(), clean_environment(home))

@@ -14,11 +14,12 @@ import pytest
 
 from assay.model.outcome import Ending
 from assay.run.record import read_record
+from assay.sandbox.archive import Put, pack
 from assay.sandbox.engine import Engine
 from tests.conftest import MakeProject
 from tests.credentials import shelly
 from tests.credentials.shelly import put, sign_in, task
-from tests.credentials.traces import Sampler, in_files, in_image, on_the_engine, written
+from tests.credentials.traces import Sampler, in_files, in_image, layers_above, on_the_engine, written
 from tests.project import Project
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
@@ -73,7 +74,7 @@ def test_a_canary_is_in_no_trace(project: MakeProject, kind: str, end: str, endi
         assert list(on_the_engine(needles, sampler.containers)) == []
         assert (record.snapshot is not None) is (ending is Ending.INTERRUPTED)
         if record.snapshot is not None:
-            assert in_image(needles, engine, record.snapshot) == []
+            assert in_image(needles, engine, record.snapshot, record.image) == []
     finally:
         if record.snapshot is not None:
             engine.remove_image(record.snapshot)
@@ -93,13 +94,20 @@ def test_the_search_finds_what_is_there(project: MakeProject) -> None:
     here = project({"runs/r/events.jsonl": f"x {'canary-1234567890'}"})
     needles = written(["canary-1234567890"])
     assert len(in_files(needles, here.root)) == 1
-    engine = Engine.connect()
+    engine, base = Engine.connect(), "debian:bookworm-slim"
     container = engine.api.create_container(
-        "debian:bookworm-slim", ["true"], environment={"T": "canary-1234567890"}, labels={"assay.test": "canary"}
+        base, ["true"], environment={"T": "canary-1234567890"}, labels={"assay.test": "canary"}
     )["Id"]
+    secret = "canary-1234567890"
+    left = [Put("content", f"a {secret} b".encode()), Put(f"name-{secret}"), Put("link", link=f"/to/{secret}")]
+    engine.put(container, pack(left))
     image = engine.commit(container, "assay-test", uuid.uuid4().hex[:12], {"assay.test": "canary"})
     try:
-        assert {where.split(":")[0] for where in in_image(needles, engine, image)} >= {"config", "layers"}
+        for parent in (None, base):
+            found = in_image(needles, engine, image, parent)
+            assert {where.split(":")[0] for where in found} >= {"config", "layers"}
+        above = {where.split(":")[1].strip() for where in found if where.startswith("layers")}
+        assert above >= {"content", f"name-{secret}", "link"} or layers_above(engine, image, base) is None
     finally:
         engine.remove_image(image)
         engine.remove(container)
@@ -182,7 +190,7 @@ def test_a_resumed_run_gets_its_credential_anew(project: MakeProject) -> None:
     running.finish(60).assert_code(130)
     engine, record = Engine.connect(), read_record(here.runs[0])
     assert record.snapshot
-    assert in_image(written([first["tokens"]["access_token"]]), engine, record.snapshot) == []
+    assert in_image(written([first["tokens"]["access_token"]]), engine, record.snapshot, record.image) == []
     second = sign_in("second")
     put(Path(here.env["HOME"]), second)
     say = "cut -c1-40 ~/.shelly/auth.json; stat -c 'mode %a %u' ~/.shelly/auth.json"

@@ -169,7 +169,7 @@ def searched(here: Project, agent: str, held: Held, secrets: list[str], end: str
             assert list(on_the_engine(needles, sampler.containers)) == []
             assert (record.snapshot is not None) is (end in ("interrupted", "api-error") or record.resumable)
             if record.snapshot is not None:
-                assert in_image(needles, engine, record.snapshot) == []
+                assert in_image(needles, engine, record.snapshot, record.image) == []
         finally:
             if record.snapshot is not None:
                 engine.remove_image(record.snapshot)
@@ -179,29 +179,6 @@ def searched(here: Project, agent: str, held: Held, secrets: list[str], end: str
 def requests(run: Path, kind: str | None = "main") -> list[dict[str, Any]]:
     asked = json.loads((run / "rehearsal.json").read_bytes())["requests"]
     return [request for request in asked if kind in (None, request["kind"])]
-
-
-LOOK_FOR_THE_WEB = """
-[[turn]]
-tool = "ToolSearch"
-input = { query = "select:WebSearch,WebFetch", max_results = 5 }
-[[turn]]
-text = "Done."
-"""
-
-
-def test_the_web_is_offered_only_with_internet(project: MakeProject) -> None:
-    """Claude Code defers most tools: they are in a request once they were looked for."""
-    here = project({"tasks/t/prompt.md": "Begin.", "tasks/t/rehearsal.toml": LOOK_FOR_THE_WEB})
-    rehearse = ("run", "tasks/t", "--agent", "claude", "--rehearse", "--effort", "high")
-    here.run(*rehearse, timeout=300).assert_code(0)
-    here.run(*rehearse, "--internet", timeout=300).assert_code(0)
-    closed, opened = ([set(request["tools"]) for request in requests(run)] for run in here.runs)
-    assert len(closed) == len(opened) == 2
-    assert not {"WebSearch", "WebFetch"} & set.union(*closed)
-    assert {"WebSearch", "WebFetch"} & opened[1]
-    for run in here.runs:
-        assert {request["effort"] for request in requests(run)} == {"high"}
 
 
 def test_a_cli_that_offers_the_web_all_the_same_is_stopped(project: MakeProject) -> None:
@@ -247,30 +224,61 @@ MINE = {
 }
 
 
-PRINT_ENV = '[[turn]]\nshell = "env > env.txt"\n[[turn]]\ntext = "Done."\n'
+LOOK_AROUND = """
+[[turn]]
+shell = "env > env.txt"
+[[turn]]
+tool = "ToolSearch"
+input = { query = "select:WebSearch,WebFetch", max_results = 5 }
+[[turn]]
+text = "Done."
+"""
 
 
-def test_nothing_of_the_users_environment_gets_in(project: MakeProject) -> None:
-    here = project(
+@pytest.fixture(scope="module")
+def closed_and_opened(shared_project: MakeProject) -> tuple[Path, Path]:
+    """Claude Code that looks around, with much in the user's environment: without internet at low effort, then with."""
+    here = shared_project(
         {
             "tasks/t/prompt.md": "Begin.",
             "tasks/t/task.toml": '[env]\nTASKS_OWN = "yes"\n',
-            "tasks/t/rehearsal.toml": PRINT_ENV,
+            "tasks/t/rehearsal.toml": LOOK_AROUND,
         }
     )
+    rehearse = ("run", "tasks/t", "--agent", "claude", "--rehearse", "--effort")
+    here.run(*rehearse, "low", env=MINE, timeout=300).assert_code(0)
+    here.run(*rehearse, "high", "--internet", env=MINE, timeout=300).assert_code(0)
+    closed, opened = here.runs
+    return closed, opened
+
+
+def test_the_web_is_offered_only_with_internet(closed_and_opened: tuple[Path, Path]) -> None:
+    """Claude Code defers most tools: they are in a request once they were looked for."""
+    closed, opened = ([set(request["tools"]) for request in requests(run)] for run in closed_and_opened)
+    assert len(closed) == len(opened) == 3
+    assert not {"WebSearch", "WebFetch"} & set.union(*closed)
+    assert {"WebSearch", "WebFetch"} & opened[2]
+
+
+def test_the_effort_reaches_the_vendor(closed_and_opened: tuple[Path, Path]) -> None:
+    efforts = [{request["effort"] for request in requests(run)} for run in closed_and_opened]
+    assert efforts == [{"low"}, {"high"}]
+
+
+def test_nothing_of_the_users_environment_gets_in(project: MakeProject, closed_and_opened: tuple[Path, Path]) -> None:
+    here = project({"tasks/t/prompt.md": "Begin.", "tasks/t/task.toml": '[env]\nTASKS_OWN = "yes"\n'})
     here.run("run", "tasks/t", "--agent", "script", "--command", "env > env.txt", env=MINE).assert_code(0)
-    here.run("run", "tasks/t", "--agent", "claude", "--rehearse", "--effort", "low", env=MINE, timeout=300).assert_code(
-        0
-    )
-    script, claude = ((run / "left/env.txt").read_text().splitlines() for run in here.runs)
+    runs = (here.runs[0], *closed_and_opened)
+    script, claude, opened = ((run / "left/env.txt").read_text().splitlines() for run in runs)
     known = {"HOME", "USER", "LANG", "PATH", "PWD", "TASKS_OWN", "SHLVL", "_", "OLDPWD", "HOSTNAME"}
     names = {line.partition("=")[0] for line in script if "=" in line}
     assert names - known == set(AT_ONCE)
     for lines in (script, claude):
+        assert {f"{name}={value}" for name, value in AT_ONCE.items()} <= set(lines)
+    for lines in (script, claude, opened):
         assert "TASKS_OWN=yes" in lines
         assert "HOME=/home/agent" in lines
-        assert {f"{name}={value}" for name, value in AT_ONCE.items()} <= set(lines)
         for name, value in MINE.items():
             assert f"{name}={value}" not in lines
-        assert not [line for line in lines if here.env["HOME"] in line]
-    assert {request["effort"] for request in requests(here.runs[1])} == {"low"}
+        homes = (here.env["HOME"], str(closed_and_opened[0].parents[2] / "home"))
+        assert not [line for line in lines if any(home in line for home in homes)]

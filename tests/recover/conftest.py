@@ -25,3 +25,11 @@ def drip(project: Callable[..., Project]) -> Iterator[MakeDrip]:
     yield make
     for here in made:
         forget_snapshots(here)
+
+
+@pytest.fixture
+def hello(project: Callable[..., Project]) -> Iterator[Project]:
+    """A project with the sample task hello."""
+    here = project({}, "hello")
+    yield here
+    forget_snapshots(here)

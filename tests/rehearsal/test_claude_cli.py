@@ -15,7 +15,7 @@ import pytest
 
 from assay.model.registry import Agent, load_registry
 from assay.rehearsal.report import Report
-from assay.rehearsal.script import Script, canonical, parse
+from assay.rehearsal.script import Script, parse
 from assay.rehearsal.vendor import StandIn, create
 from assay.sandbox.archive import Put, pack
 from assay.sandbox.engine import Engine
@@ -128,27 +128,17 @@ class Player:
         self.client = ""
 
 
-@pytest.fixture
-def play(engine: Engine, image: str, cli_image: str, agent: Agent) -> Iterator[Player]:
+@pytest.fixture(scope="module")
+def player(engine: Engine, image: str, cli_image: str, agent: Agent) -> Iterator[Player]:
     player = Player(engine, image, cli_image, agent)
     yield player
     player.close()
 
 
-def test_the_canonical_script(play: Player) -> None:
-    played = play(canonical())
-    assert played.code == 0
-    assert played.report.problems == []
-    assert played.turns == [0, 1, 2, 3, 4, 5]
-    assert (played.result["is_error"], played.result["terminal_reason"]) == (False, "completed")
-    assert played.result["result"] == canonical().turn[-1].text
-    assert [error for _, error in played.results].count(True) == 1
-    (usage,) = played.result["modelUsage"].values()
-    assert (usage["inputTokens"], usage["cacheReadInputTokens"], usage["outputTokens"]) == (1700, 6650, 235)
-    main = [request for request in played.report.requests if request.kind == "main"]
-    assert {request.effort for request in main} == {"high"}
-    assert {request.model for request in main} == {"claude-sonnet-5-5"}
-    assert not {"WebSearch", "WebFetch"} & {tool for request in main for tool in request.tools}
+@pytest.fixture
+def play(player: Player) -> Player:
+    player.session = str(uuid.uuid4())
+    return player
 
 
 def test_unmet_expectations_are_told(play: Player) -> None:
@@ -214,15 +204,32 @@ TRANSIENT = {
 }
 
 
-@pytest.mark.parametrize("failure", TRANSIENT.values(), ids=TRANSIENT)
-def test_it_tries_again_after(play: Player, failure: str) -> None:
-    played = play(f'[[turn]]\n{failure}\n[[turn]]\ntext = "at last"', {"API_TIMEOUT_MS": "4000"})
-    assert played.code == 0
-    assert played.report.problems == []
-    assert played.turns[-1] == 1
-    assert set(played.turns[:-1]) == {0}
-    assert played.result["result"] == "at last"
-    assert played.results == []
+WEATHER = "".join(
+    f'[[turn]]\n{failure}\n[[turn]]\nshell = "echo over {n}"\nexpect = "over {n}"\n'
+    for n, failure in enumerate(TRANSIENT.values())
+)
+
+
+@pytest.fixture(scope="module")
+def weathered(player: Player) -> Played:
+    """One conversation in which all of them come up, one after the other; after each it goes on with a call."""
+    return player(f'{WEATHER}[[turn]]\ntext = "at last"', {"API_TIMEOUT_MS": "4000"})
+
+
+@pytest.mark.parametrize("failure", TRANSIENT)
+def test_it_tries_again_after(weathered: Played, failure: str) -> None:
+    failing = 2 * list(TRANSIENT).index(failure)
+    turns = [turn for turn in weathered.turns if turn in (failing, failing + 1)]
+    assert turns[-1] == failing + 1
+    assert set(turns[:-1]) == {failing}
+    assert weathered.turns[-1] == 2 * len(TRANSIENT)
+
+
+def test_what_came_before_a_failure_is_not_done(weathered: Played) -> None:
+    assert weathered.code == 0
+    assert weathered.report.problems == []
+    assert weathered.result["result"] == "at last"
+    assert weathered.results == [(f"over {n}", False) for n in range(len(TRANSIENT))]
 
 
 FATAL = {
@@ -243,10 +250,8 @@ def test_it_gives_up_on(play: Player, failure: str, facts: dict[str, object]) ->
     assert played.report.problems == []
 
 
-@pytest.mark.parametrize("window", ["five_hour", "seven_day"])
-def test_the_session_limit(play: Player, window: str) -> None:
-    script = f'[[turn]]\nshell = "echo x"\n[[turn]]\nlimit = {{ resets_in = "3h", window = "{window}" }}'
-    played = play(script, SIGNED_IN_BY_SUBSCRIPTION)
+def assert_limited(played: Played, window: str) -> None:
+    """It ended by a usage limit in its second turn, and told whose."""
     assert played.code == 1
     assert (played.result["api_error"], played.result["api_error_status"]) == ("usage_limit_reached", 429)
     told = [line["rate_limit_info"] for line in played.lines if line["type"] == "rate_limit_event"][-1]
@@ -255,13 +260,18 @@ def test_the_session_limit(play: Player, window: str) -> None:
     assert played.report.next_turn == 2
 
 
+def test_the_limit_of_a_week(play: Player) -> None:
+    script = '[[turn]]\nshell = "echo x"\n[[turn]]\nlimit = { resets_in = "3h", window = "seven_day" }'
+    assert_limited(play(script, SIGNED_IN_BY_SUBSCRIPTION), "seven_day")
+
+
 def test_a_resumed_conversation_goes_on_at_the_next_turn(play: Player) -> None:
     script = """
         [[turn]]
         shell = "echo before"
         expect = "before"
         [[turn]]
-        limit = {}
+        limit = { resets_in = "3h", window = "five_hour" }
         [[turn]]
         shell = "echo after"
         expect = "after"
@@ -269,7 +279,7 @@ def test_a_resumed_conversation_goes_on_at_the_next_turn(play: Player) -> None:
         text = "finished"
     """
     stopped = play(script, SIGNED_IN_BY_SUBSCRIPTION)
-    assert stopped.result["api_error"] == "usage_limit_reached"
+    assert_limited(stopped, "five_hour")
     assert stopped.report.problems == ["never reached: turn 3, 4"]
     resumed = play.resume(script, stopped.report.next_turn, SIGNED_IN_BY_SUBSCRIPTION)
     assert resumed.code == 0
