@@ -72,7 +72,7 @@ def test_the_credential_was_never_inside(project: MakeProject, agent: str) -> No
     needles = written([canary])
     sampler = Sampler(needles, here.root)
     sampler.start()
-    done, said = perform(replace(job, settings=replace(job.settings, timeout=120)))
+    done, said = perform(replace(job, settings=replace(job.settings, timeout=300)))
     sampler.stop()
     (run,) = here.runs
     assert (done.ending, done.fence) == (Ending.FINISHED, "inject"), done.reason
