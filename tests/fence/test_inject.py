@@ -54,6 +54,7 @@ def test_what_is_handed_over_comes_back_as_it_was_written() -> None:
     assert odd.written().count(b"\n") == 1
 
 
+OURS = "-H 'x-api-key: {placeholder}' "
 CARRIED = "-H 'x-api-key: {placeholder}' https://api.vendor.test/v1/messages"
 PASSES = {
     "bare": (CARRIED, "x-api-key: {credential}"),
@@ -63,6 +64,10 @@ PASSES = {
     ),
     "by HTTP/1.1": ("--http1.1 " + CARRIED, "x-api-key: {credential}"),
     "a second path": ("-H 'x-api-key: {placeholder}' https://api.vendor.test/v2/x?y=z", "x-api-key: {credential}"),
+    "a query of other words": (
+        "-H 'x-api-key: {placeholder}' 'https://api.vendor.test/v1/x?alt=sse&beta=true&client_version=1.2&q=a%20key=b'",
+        "x-api-key: {credential}",
+    ),
     "with a body": ("-d @/proc/self/maps " + CARRIED, "x-api-key: {credential}"),
     "another host": ("-H 'Host: other.test' " + CARRIED, "x-api-key: {credential}"),
     "another host, by HTTP/1.1": ("--http1.1 -H 'Host: other.test' " + CARRIED, "x-api-key: {credential}"),
@@ -80,6 +85,21 @@ REFUSED = {
     "ours twice": ("-H 'x-api-key: {placeholder}' " + CARRIED, "code=403"),
     "more than ours": ("-H 'x-api-key: {placeholder}0' https://api.vendor.test/v1/messages", "code=403"),
     "another run's": ("-H 'x-api-key: sk-test-0000000000' https://api.vendor.test/v1/messages", "code=403"),
+    "ours in the query": ("https://api.vendor.test/v1/q?key={placeholder}", "code=403"),
+    "ours in the query, too": (OURS + "https://api.vendor.test/v1/q?alt=sse\\&key={placeholder}", "code=403"),
+    "another key in the query": (OURS + "https://api.vendor.test/v1/q?a=b\\&key=sk-theirs\\&c=d", "code=403"),
+    "another key, in capitals": (OURS + "https://api.vendor.test/v1/q?API_KEY=sk-theirs", "code=403"),
+    "another key, coded": (OURS + "https://api.vendor.test/v1/q?k%65y=sk-theirs", "code=403"),
+    "another key after a semicolon": (OURS + "'https://api.vendor.test/v1/q?a=b;key=sk-theirs'", "code=403"),
+    "another key after a coded ampersand": (OURS + "https://api.vendor.test/v1/q?a=b%26key=sk-theirs", "code=403"),
+    "a token in the query": (OURS + "https://api.vendor.test/v1/q?access_token=theirs", "code=403"),
+    "a header in the query": (OURS + "'https://api.vendor.test/v1/q?$httpHeaders=x-api-key:theirs'", "code=403"),
+    "ours under another name": (OURS + "https://api.vendor.test/v1/q?x={placeholder}", "code=403"),
+    "another key, where a part cannot be read": (
+        OURS + "'https://api.vendor.test/v1/q?x=%zz&k%65y=theirs'",
+        "code=403",
+    ),
+    "a key without a value": (OURS + "https://api.vendor.test/v1/q?key", "code=403"),
     "an echo of what arrives": ("-X TRACE " + CARRIED, "code=403"),
     "no key at all": ("https://api.vendor.test/v1/models", "code=403"),
     "another name": ("-k --connect-to other.test:443:api.vendor.test:443 https://other.test/v1/x", "rc=(35|52|56)"),
@@ -125,6 +145,7 @@ def test_whatever_else_is_asked_goes_nowhere(lab: Lab) -> None:
         f"api.vendor.test/v1/%2E%2e/x: {no_path}": 1,
         f"api.vendor.test/v1/messages: {no_placeholder}": 5,
         f"api.vendor.test/v1/models: {no_placeholder}": 1,
+        "api.vendor.test/v1/q: a credential in the query, where none is put in": 12,
         "api.vendor.test/v1/messages: asks to be sent back as it arrives": 1,
     }
     assert report.requests_injected == 1

@@ -3,7 +3,7 @@
 The look at the TLS hello comes first, as in an `sni` gate. A connection that may pass goes on, inside the same haproxy,
 to an entrance of that one host, so that nothing said within TLS (a `Host` header, an absolute URI) leads elsewhere. A
 request passes only below the entry's paths, and only with this run's placeholder in every credential header that it
-has: somebody else's key could carry data to somebody else's account at the very same vendor.
+has, and none in its query: somebody else's key could carry data to somebody else's account at the very same vendor.
 """
 
 from __future__ import annotations
@@ -23,12 +23,16 @@ CREDENTIAL = "ASSAY_CREDENTIAL"
 SOCKETS = "/run/fence/haproxy"
 AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
 
-INJECTED, NO_PATH, NO_PLACEHOLDER, TRACE = "injected", "no-path", "no-placeholder", "trace"
+INJECTED, NO_PATH, IN_QUERY, NO_PLACEHOLDER, TRACE = "injected", "no-path", "in-query", "no-placeholder", "trace"
 WHY = {
     NO_PATH: "not below a path of the entry",
+    IN_QUERY: "a credential in the query, where none is put in",
     NO_PLACEHOLDER: "without this run's placeholder",
     TRACE: "asks to be sent back as it arrives",
 }
+TELLING = ("key", "token", "auth", "secret", "cred", "pass", "sign", "bearer", "header")
+"""What names a parameter of a query that may carry a credential, or (Google's `$httpHeaders`) a header with one."""
+
 UNREACHED = "SC"
 """haproxy's word for a server that refused, did not answer, or showed no certificate of its own."""
 
@@ -141,6 +145,13 @@ def _rules(host: str, injection: Injection) -> Iterator[str]:
     yield r"acl winding path -m reg -i '(\.\.|%2e|%2f|%5c|\\)'"
     yield f"acl below path_beg {' '.join(injection.paths)}"
     yield "http-request deny deny_status 403 if winding or !below"
+    yield f"http-request set-var(txn.what) str({IN_QUERY})"
+    # Looked at as the vendor reads it, with its escapes undone: a parameter's name, and our placeholder anywhere.
+    yield f"acl asks_with query,url_dec(1) -m reg -i '(^|[?&;])[^=&;]*({'|'.join(TELLING)})[^=&;]*(=|$|[&;])'"
+    yield f"acl asks_with query,url_dec(1) -m sub {injection.placeholder}"
+    yield "acl asks query -m len gt 0"
+    yield "acl readable query,url_dec(1) -m len gt 0"
+    yield "http-request deny deny_status 403 if asks_with or asks !readable"
     yield f"http-request set-var(txn.what) str({NO_PLACEHOLDER})"
     for n, header in enumerate(injection.headers):
         yield f"acl has_{n} req.fhdr_cnt({header}) gt 0"
