@@ -21,6 +21,7 @@ from assay.run.grade import Checker, Grading
 from assay.run.job import Job, Stop, Watch
 from assay.run.judge import Graded, Kind
 from assay.run.log import Log
+from assay.run.no_room import told
 from assay.run.owner import me
 from assay.run.record import RunDir, now
 from assay.run.redact import Redactor
@@ -301,6 +302,7 @@ def _grade(attempt: Attempt, left: collect.Left, creating: Future[Grading] | Non
             attempt.watch.said(record, "grading")
             graded = grading.run(attempt.dir.path, attempt.stop)
             output = grading.output(attempt.redactor)
+            graded = told(graded, record.id, output)
     finally:
         grading.remove()
     write_grade(attempt.dir, 1, graded, output, attempt.job.images.checker)

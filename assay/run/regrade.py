@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
-from assay.model.errors import EngineError, UsageError
+from assay.model.errors import EngineError, Unmeasured, UsageError
 from assay.model.outcome import Verdict
 from assay.model.project import Project
 from assay.model.record import RunRecord, State
@@ -16,6 +17,7 @@ from assay.run.index import append_index
 from assay.run.job import Job, Stop
 from assay.run.judge import Graded
 from assay.run.lifecycle import checker_of, write_grade
+from assay.run.no_room import not_graded, told
 from assay.run.prepare import Say
 from assay.run.record import RunDir, grades, latest_verdict, read_record
 from assay.run.redact import Redactor
@@ -70,27 +72,42 @@ def grade(engine: Engine, project: Project, run: Path, record: RunRecord, job: J
 
     Raises:
         BuildFailed: The checker's image cannot be had.
+        Unmeasured: The run directory cannot be written; what it holds of earlier gradings stands.
         UsageError: The run is being graded by somebody else at this moment.
     """
     job = prepare.build(engine, project, job, say)
     checker = checker_of(job, replaces=job.images.own)
     assert checker is not None  # noqa: S101 - `check` refuses a task without one
-    number = _claim(run)
     labels = {"assay.run": record.id, "assay.project": str(project.root), "assay.role": "checker"}
-    grading = Grading(engine, checker, f"assay-{record.id}-checker-{number}", labels)
+    try:
+        number = _claim(run)
+        grading = Grading(engine, checker, f"assay-{record.id}-checker-{number}", labels)
+        graded, output = _graded(grading, run, record.id, stop)
+        try:
+            write_grade(RunDir(run, record), number, graded, output, job.images.checker)
+        except OSError:
+            shutil.rmtree(run / "checker" / str(number), ignore_errors=True)
+            raise
+        renewed = latest_verdict(record, run)
+        append_index(run.parent, renewed)
+    except OSError as error:
+        msg = f"{record.id}: {not_graded(record.id, error)}"
+        raise Unmeasured(msg) from error
+    return renewed
+
+
+def _graded(grading: Grading, run: Path, run_id: str, stop: Stop) -> tuple[Graded, bytes]:
     output = b""
     try:
         grading.create()
         graded = grading.run(run, stop)
         output = grading.output(Redactor())
+        graded = told(graded, run_id, output)
     except EngineError as error:
-        graded = Graded(Verdict.CHECKER_ERROR, str(error))
+        graded = Graded(Verdict.CHECKER_ERROR, not_graded(run_id, error))
     finally:
         grading.remove()
-    write_grade(RunDir(run, record), number, graded, output, job.images.checker)
-    renewed = latest_verdict(record, run)
-    append_index(run.parent, renewed)
-    return renewed
+    return graded, output
 
 
 def _claim(run: Path) -> int:

@@ -17,6 +17,7 @@ from assay.model.outcome import Ending, Verdict
 from assay.run import agent, collect, snapshot
 from assay.run.attempt import Attempt
 from assay.run.follow import EVENTS
+from assay.run.no_room import not_graded
 from assay.run.session import session_begun, session_file
 
 MEASURE_SECONDS = 3.0
@@ -129,7 +130,8 @@ def failed(attempt: Attempt, error: Exception) -> None:
     if not record.ending.graded:
         record.reason = record.reason or said
     elif record.verdict is None:
-        record.verdict, record.verdict_reason = Verdict.CHECKER_ERROR, said
+        again = attempt.job.task.checker is not None and record.left == "complete"
+        record.verdict, record.verdict_reason = Verdict.CHECKER_ERROR, not_graded(record.id, error) if again else said
     attempt.dir.make_room()
     with contextlib.suppress(OSError, RuntimeError):
         if gone and record.times.started is not None:

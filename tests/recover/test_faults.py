@@ -209,6 +209,44 @@ def test_no_room_for_what_was_left(project: MakeProject) -> None:
     assert_nothing_left(here)
 
 
+CHATTY = {
+    "tasks/t/prompt.md": "Fill it.",
+    "tasks/t/checker/check.sh": "#!/bin/sh\nhead -c 6000000 /dev/zero | tr '\\\\0' x\ntest -e small || exit 1\n",
+}
+
+
+@as_root
+@pytest.mark.timeout(150)
+def test_no_room_for_what_the_checker_says(project: MakeProject) -> None:
+    """Neither a pass nor a fail: it says that the disk is full, and `assay grade` grades once there is room."""
+    here = project(CHATTY)
+    runs = here.root / "runs"
+    with small_disk(runs, "3m"):
+        done = here.run(*FILL, "echo x > small").assert_code(3)
+        known = record(here.runs[0])
+        again = f"the disk is full: make room and run assay grade {here.runs[0].name}"
+        done.assert_says("checker-error", again)
+        assert (known["state"], known["ending"], known["verdict"]) == ("committed", "finished", "checker-error")
+        assert again in known["verdict_reason"]
+        assert (here.runs[0] / "left" / "small").read_text() == "x\n"
+
+        here.run("grade", "last").assert_code(3).assert_says(f"assay: {here.runs[0].name}: not graded, {again}")
+        here.run("show", "last").assert_code(0).assert_says("checker-error")
+        subprocess.run(["mount", "-o", "remount,size=20m", runs], check=True)
+        here.run("grade", "last").assert_code(0).assert_says("pass")
+    assert_nothing_left(here)
+
+
+@pytest.mark.parametrize(("code", "verdict"), [(1, "fail"), (2, "checker-error")])
+def test_a_checker_that_meets_a_full_disk_says_so(project: MakeProject, code: int, verdict: str) -> None:
+    """The verdict is the checker's own word; that it may not be about the files is said beside it."""
+    check = f"#!/bin/sh\ncat /etc/passwd >/dev/full\nexit {code}\n"
+    here = project({"tasks/t/prompt.md": "x", "tasks/t/checker/check.sh": check})
+    done = here.run("run", "tasks/t", "--agent", "nop", "-q")
+    done.assert_says(verdict, f"its output speaks of a full disk: make room and run assay grade {here.runs[0].name}")
+    assert record(here.runs[0])["verdict"] == verdict
+
+
 @as_root
 @pytest.mark.timeout(150)
 def test_no_room_for_what_an_unfinished_agent_left(drip: MakeDrip) -> None:
