@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.model.place import as_named
+from assay.model.units import show_moment
 from assay.run.chain import Total
 from assay.terminal.figures import dollars, seconds, tokens
 from assay.terminal.sanitise import cut, one_line
@@ -84,7 +85,7 @@ def tokens_words(kinds: Mapping[str, int]) -> str:
 
 
 def resumable_when(run: Mapping[str, Any]) -> str:
-    """`resumable`, from the beginning if nothing was kept, and when: before a limit lifts it is in vain. Local time."""
+    """`resumable`, from the beginning if nothing was kept, and when: before a limit lifts it is in vain."""
     lost = run.get("times", {}).get("started") is not None and not (run.get("snapshot") and run.get("session"))
     return f"{_resumable_at(run)} from the beginning (no snapshot)" if lost else _resumable_at(run)
 
@@ -94,8 +95,4 @@ def _resumable_at(run: Mapping[str, Any]) -> str:
     if reset is None:
         return "resumable"
     at = datetime.fromisoformat(reset) if isinstance(reset, str) else reset
-    now = datetime.now(at.tzinfo)
-    if at <= now:
-        return "resumable"
-    local = at.astimezone()
-    return f"resumable after {local:%H:%M}" if (at - now).days < 1 else f"resumable after {local:%a %d %b %H:%M}"
+    return f"resumable after {show_moment(at)}" if at > datetime.now(at.tzinfo) else "resumable"

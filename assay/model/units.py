@@ -1,9 +1,13 @@
-"""Durations and sizes as people write them: `"30m"`, `"1h30m"`, `90`; `"2GiB"`, `"512MB"`, `1048576`."""
+"""Durations and sizes as people write them: `"30m"`, `"1h30m"`, `90`; `"2GiB"`, `"512MB"`, `1048576`; and moments."""
 
 from __future__ import annotations
 
 import math
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = (
@@ -95,3 +99,18 @@ def show_size(size: int) -> str:
         if size >= factor and size % factor == 0:
             return f"{size // factor}{unit}"
     return f"{size}B"
+
+
+def show_moment(at: datetime, *, dated: bool = False) -> str:
+    """A moment by the reader's clock, with what that clock differs from UTC: `15:40 UTC+02:00`.
+
+    Args:
+        at: With a zone of its own.
+        dated: With the whole date; else only the day, and only if that is not today.
+    """
+    local = at.astimezone()
+    today = type(at).now(local.tzinfo).date()
+    offset = f"{local:%z}"
+    zone = "UTC" if offset == "+0000" else f"UTC{offset[:3]}:{offset[3:5]}"
+    day = f"{local:%Y-%m-%d} " if dated else f"{local:%a %d %b} " if local.date() != today else ""
+    return f"{day}{local:%H:%M} {zone}"

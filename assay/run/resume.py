@@ -14,6 +14,7 @@ from assay.model.outcome import RUNG_PASSED, Ending
 from assay.model.project import Project
 from assay.model.record import RunRecord, State
 from assay.model.task import SLASH_COMMAND, Task, load_task
+from assay.model.units import show_moment
 from assay.run import ask, inject, prepare
 from assay.run.job import Earlier, Job
 from assay.run.owner import alive
@@ -111,9 +112,7 @@ def _reason(run: Path, record: RunRecord, *, force: bool) -> str | None:
     if not record.resumable:
         return f"it ended as {said}, and there is no session to go on with; run the task anew"
     if record.reset_at is not None and record.reset_at > datetime.now(UTC) and not force:
-        at = record.reset_at.astimezone()
-        shown = f"{at:%H:%M}" if at.date() == datetime.now().astimezone().date() else f"{at:%a %d %b %H:%M}"
-        return f"its session limit lifts at {shown}; --force tries before"
+        return f"its session limit lifts at {show_moment(record.reset_at)}; --force tries before"
     return None
 
 

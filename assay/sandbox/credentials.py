@@ -14,7 +14,7 @@ from pathlib import Path
 
 from assay.model.errors import CredentialMissing
 from assay.model.registry import Agent, Credential
-from assay.model.units import show_duration
+from assay.model.units import show_duration, show_moment
 from assay.sandbox import credential_file
 
 CLOCK_SKEW = 60.0
@@ -165,11 +165,7 @@ def _problem(way: Credential, data: bytes, lasts: float | None) -> str | None:
     for value in credential_file.find(tree, way.expires):
         ends = credential_file.moment(value)
         if ends is not None and ends <= now:
-            return f"has expired at {_shown(ends)}"
+            return f"has expired at {show_moment(ends, dated=True)}"
         if ends is not None and ends < now + timedelta(seconds=lasts + CLOCK_SKEW):
-            return f"expires at {_shown(ends)}, before a run of {show_duration(round(lasts))} is over"
+            return f"expires at {show_moment(ends, dated=True)}, before a run of {show_duration(round(lasts))} is over"
     return None
-
-
-def _shown(at: datetime) -> str:
-    return at.astimezone().strftime("%Y-%m-%d %H:%M")

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.model.units import parse_duration, parse_size, show_duration, show_size
+from assay.model.units import parse_duration, parse_size, show_duration, show_moment, show_size
 
 
 @pytest.mark.parametrize(
@@ -70,3 +74,35 @@ def test_shown_as_people_write() -> None:
     assert show_duration(0.2) == "0.2s"
     assert show_size(2 << 30) == "2GiB"
     assert show_size(512_000_000) == "512MB"
+
+
+@pytest.fixture
+def clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This machine's clock in some zone."""
+    monkeypatch.setenv("TZ", request.param)
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("clock", "zone", "hours"),
+    [("UTC0", "UTC", 0), ("XXX-2", "UTC+02:00", 2), ("XXX3:30", "UTC-03:30", -3.5), ("XXX-5:45", "UTC+05:45", 5.75)],
+    indirect=["clock"],
+)
+@pytest.mark.usefixtures("clock")
+def test_a_moment_names_its_zone(zone: str, hours: float) -> None:
+    at = datetime(2026, 11, 30, 15, 40, tzinfo=UTC)
+    local = at + timedelta(hours=hours)
+    assert show_moment(at, dated=True) == f"{local:%Y-%m-%d %H:%M} {zone}"
+    assert show_moment(at.astimezone(timezone(timedelta(hours=9))), dated=True) == show_moment(at, dated=True)
+
+
+@pytest.mark.parametrize("clock", ["UTC0", "XXX-13", "XXX11"], indirect=True)
+@pytest.mark.usefixtures("clock")
+def test_a_moment_of_another_day_names_it() -> None:
+    now = datetime.now().astimezone()
+    noon = now.replace(hour=12, minute=0)
+    assert show_moment(noon).startswith("12:00 UTC")
+    assert show_moment(noon + timedelta(days=1)).startswith(f"{noon + timedelta(days=1):%a %d %b} 12:00 UTC")

@@ -11,6 +11,7 @@ import tomli_w
 
 from assay.model.outcome import Tokens
 from assay.model.record import RunRecord, Times
+from assay.model.units import show_moment
 from assay.run.chain import total
 from tests.project import Project
 from tests.recover.conftest import MakeDrip
@@ -99,9 +100,9 @@ def test_refusals_say_why(drip: MakeDrip) -> None:
     here.run("resume", "last", "--prompt", " ").assert_refused("empty")
     lifts = datetime.now(UTC) + timedelta(hours=1)
     rewritten(run, ending="session-limit", reset_at=lifts)
-    here.run("resume", "last").assert_refused("session limit lifts at", "--force")
+    here.run("resume", "last").assert_refused(f"session limit lifts at {show_moment(lifts)};", "--force")
     (here.root / "runs" / "index.jsonl").unlink()
-    here.run("ls").assert_says(f"resumable after {lifts.astimezone():%H:%M}")
+    here.run("ls").assert_says(f"resumable after {show_moment(lifts)}")
     rewritten(run, ending="interrupted", reason="rung passed", resumable=False)
     here.run("resume", "last").assert_refused("another run of its rung had passed")
     rewritten(run, ending="crashed", reason="exit code 1", resumable=False)
