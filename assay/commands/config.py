@@ -17,6 +17,20 @@ if TYPE_CHECKING:
     Row = tuple[str, object, Origin]
 
 
+FILES = ("assay", "task", "agents", "rehearsal")
+"""Those that have a JSON Schema, without their `.toml`."""
+
+
+def _schema(ctx: click.Context, _: click.Parameter, kind: str | None) -> None:
+    """Print a schema, whatever else is asked: nothing of a project is needed for it."""
+    from importlib import resources
+
+    if kind is not None:
+        folder = resources.files("assay.model") / "schemas"
+        click.echo((folder / f"{kind}.schema.json").read_text(encoding="utf-8"), nl=False)
+        ctx.exit()
+
+
 @click.command("config")
 @click.argument("task", required=False, type=click.Path(path_type=str))
 @click.option("--stage", metavar="NAME", help="With TASK: as a run of this stage.")
@@ -24,6 +38,14 @@ if TYPE_CHECKING:
     "--explain", is_flag=True, help="Say where each value came from: default, file, task, environment or flag."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object; durations in seconds, sizes in bytes.")
+@click.option(
+    "--schema",
+    type=click.Choice(FILES),
+    is_eager=True,
+    expose_value=False,
+    callback=_schema,
+    help="Print the JSON Schema of assay.toml, task.toml, agents.toml or rehearsal.toml, for an editor, and nothing else.",
+)
 def command(task: str | None, stage: str | None, explain: bool, as_json: bool) -> None:
     """Show the values that hold for this project, or for the runs of one TASK.
 
@@ -35,6 +57,7 @@ def command(task: str | None, stage: str | None, explain: bool, as_json: bool) -
     Examples:
       assay config --explain
       assay config tasks/hello --stage rehearse --explain
+      assay config --schema assay >assay.schema.json     # found by a first line `#:schema ./assay.schema.json`
     """  # noqa: D301 - click's own mark, which keeps lines as they are
     from pathlib import Path
 

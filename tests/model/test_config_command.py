@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import MakeProject
+from tests.project import REPOSITORY
 
 LADDER = """
 [defaults]
@@ -69,3 +70,16 @@ def test_a_wrong_file_is_one_line(project: MakeProject, text: str, words: tuple[
 def test_a_wrong_agents_file_is_one_line(project: MakeProject) -> None:
     here = project({"agents.toml": '[agents.claude]\nverson = "1"'})
     here.run("config").assert_refused("agents.toml: agents.claude.verson", "did you mean 'version'?")
+
+
+@pytest.mark.parametrize("kind", ["assay", "task", "agents", "rehearsal"])
+def test_a_schema_needs_no_project(project: MakeProject, kind: str) -> None:
+    """Not even one that can be read; it is the very one that our own files are held against."""
+    out = project({"assay.toml": "broken ["}).run("config", "--schema", kind).assert_code(0)
+    shipped = REPOSITORY / "assay" / "model" / "schemas" / f"{kind}.schema.json"
+    assert out.out == shipped.read_text(encoding="utf-8")
+    assert out.json()["type"] == "object"
+
+
+def test_a_schema_of_something_else(project: MakeProject) -> None:
+    project({}).run("config", "--schema", "tasks").assert_refused("--schema", "'tasks' is not one of", "'rehearsal'")
