@@ -44,7 +44,7 @@ def _schema(ctx: click.Context, _: click.Parameter, kind: str | None) -> None:
     is_eager=True,
     expose_value=False,
     callback=_schema,
-    help="Print the JSON Schema of assay.toml, task.toml, agents.toml or rehearsal.toml, for an editor, and nothing else.",
+    help="Print the JSON Schema of one of our files, for an editor, and nothing else.",
 )
 def command(task: str | None, stage: str | None, explain: bool, as_json: bool) -> None:
     """Show the values that hold for this project, or for the runs of one TASK.
