@@ -1,4 +1,4 @@
-"""What all tests share: the project fixture, and the check that no test leaves a container behind."""
+"""What all tests share: the project fixture, the order they run in, the check that none leaves a container behind."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import contextlib
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.project import Project, clean_environment, leftovers
+from tests.order import Spread, place
+from tests.project import Project, clean_environment, forget_snapshots, leftovers
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
 
 MakeProject = Callable[..., Project]
 
@@ -21,6 +26,16 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # On a busy machine, how long an example takes says nothing of what is tested.
 settings.register_profile("assay", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("assay")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first: whatever is last then takes seconds, and no worker waits long for the others."""
+    items.sort(key=lambda item: place(item.nodeid))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Spread | None:
+    """With `--dist loadscope`, our own way to share the tests out."""
+    return Spread(config, log) if config.getoption("dist") == "loadscope" else None
 
 
 @pytest.fixture(scope="session")
@@ -69,3 +84,5 @@ def _making(folder: Path, request: pytest.FixtureRequest) -> Iterator[MakeProjec
     yield make
     for here in made:
         here.close()
+        if request.node.get_closest_marker("docker"):
+            forget_snapshots(here)

@@ -11,6 +11,7 @@ import pytest
 
 from tests import project as tools
 from tests.conftest import MakeProject
+from tests.order import TOGETHER
 from tests.project import Outcome, leftovers
 
 
@@ -107,3 +108,12 @@ def test_a_container_left_behind_is_found_and_removed(tmp_path: Path) -> None:
             assert other in there
         finally:
             api.remove_container(other)
+
+
+def test_tests_that_share_a_run_stay_on_one_worker() -> None:
+    here = Path(__file__).parent
+    files = {str(path.relative_to(here.parent)): path.read_text("utf-8") for path in here.rglob("test_*.py")}
+    module = '\n@pytest.fixture(scope="module")\n'
+    shared = [name for name, text in files.items() if "pytest.mark.docker" in text and module in text]
+    assert len(shared) > 4
+    assert not [name for name in shared if not name.startswith(TOGETHER)], "see tests/order.py"

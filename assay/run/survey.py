@@ -145,7 +145,8 @@ class Survey:
         while todo:
             inside = todo.pop()
             try:
-                entries = list(os.scandir(self._base + b"/" + inside))
+                # Sorted: what is told first is not up to the file system.
+                entries = sorted(os.scandir(self._base + b"/" + inside), key=lambda entry: entry.name)
             except OSError:
                 self.withheld.append((os.fsdecode(inside), "cannot be read"))
                 continue

@@ -12,7 +12,6 @@ import pytest
 from assay.model.registry import load_registry
 from tests.conftest import MakeProject
 from tests.project import REPOSITORY
-from tests.recover.drip import forget_snapshots
 
 TEXT = (REPOSITORY / "docs" / "agents.md").read_text(encoding="utf-8")
 BLOCKS = [textwrap.dedent(block) for block in re.findall(r"^ *```toml\n(.*?)^ *```", TEXT, re.MULTILINE | re.DOTALL)]
@@ -51,4 +50,3 @@ def test_the_walk(project: MakeProject) -> None:
     here.write({"limit.toml": LIMIT})
     here.run(*command, "limit.toml", timeout=200).assert_code(4)
     here.run("resume", "last", "--force", timeout=200).assert_code(0).assert_says("After all.")
-    forget_snapshots(here)

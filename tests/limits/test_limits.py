@@ -16,7 +16,6 @@ from assay.run.record import read_record
 from assay.sandbox.engine import Engine
 from assay.sandbox.spec import Spec
 from tests.conftest import MakeProject
-from tests.recover.drip import forget_snapshots
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(240)]
 
@@ -122,7 +121,6 @@ def test_memory_that_runs_out_is_no_interruption(project: MakeProject) -> None:
     record = read_record(path)
     assert (record.ending, record.reason) == (Ending.CRASHED, "out of memory (64MiB allowed)")
     assert record.exit_code == 128 + 9
-    forget_snapshots(here)
 
 
 def test_memory_that_ran_out_while_nobody_looked_on(project: MakeProject, engine: Engine) -> None:
@@ -138,7 +136,6 @@ def test_memory_that_ran_out_while_nobody_looked_on(project: MakeProject, engine
     here.run("recover", "-q", env={"HUNGRY_KEY": "-"}).assert_code(3).assert_says("crashed", "out of memory")
     record = read_record(path)
     assert (record.ending, record.reason) == (Ending.CRASHED, "out of memory (64MiB allowed)")
-    forget_snapshots(here)
 
 
 def test_a_killed_child_alone_is_a_note(project: MakeProject) -> None:

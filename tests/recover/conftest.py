@@ -1,35 +1,28 @@
-"""The project of the recovery tests; whatever snapshots its runs leave are removed with it."""
+"""The project of the recovery tests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from tests.project import Project
-from tests.recover.drip import drip_files, forget_snapshots, with_key
+from tests.recover.drip import drip_files, with_key
 
 MakeDrip = Callable[..., Project]
 
 
 @pytest.fixture
-def drip(project: Callable[..., Project]) -> Iterator[MakeDrip]:
+def drip(project: Callable[..., Project]) -> MakeDrip:
     """Make a project whose agent is drip: `drip("steps=5\\n")`."""
-    made: list[Project] = []
 
     def make(settings: str = "steps=10\ndelay=0.05\n", **files: str) -> Project:
-        here = with_key(project(drip_files(settings, **files)))
-        made.append(here)
-        return here
+        return with_key(project(drip_files(settings, **files)))
 
-    yield make
-    for here in made:
-        forget_snapshots(here)
+    return make
 
 
 @pytest.fixture
-def hello(project: Callable[..., Project]) -> Iterator[Project]:
+def hello(project: Callable[..., Project]) -> Project:
     """A project with the sample task hello."""
-    here = project({}, "hello")
-    yield here
-    forget_snapshots(here)
+    return project({}, "hello")

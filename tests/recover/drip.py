@@ -105,13 +105,3 @@ def on_engine(project: Project, **labels: str) -> list[Mapping[str, Any]]:
 def assert_nothing_left(project: Project) -> None:
     """No container of the project is left; networks it makes none of its own, and volumes go with their containers."""
     assert not (left := on_engine(project)), [c["Names"] for c in left]
-
-
-def forget_snapshots(project: Project) -> None:
-    """Remove the images that a test's unfinished runs were kept in."""
-    api = docker.APIClient(version="auto", timeout=60)
-    try:
-        for image in api.images(filters={"label": ["assay.snapshot", f"assay.project={project.root}"]}):
-            api.remove_image(image["Id"], force=True)
-    finally:
-        api.close()

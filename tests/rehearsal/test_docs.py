@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,7 +10,6 @@ from assay.model.table import Table
 from assay.rehearsal.script import Call, ErrorWords, Limit, Script, Turn, Usage, parse
 from tests.conftest import MakeProject
 from tests.project import REPOSITORY, Project
-from tests.recover.drip import forget_snapshots
 
 PAGE = (REPOSITORY / "docs/rehearsal.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -30,11 +28,9 @@ def test_every_key_is_on_the_page(table: type[Table]) -> None:
 
 
 @pytest.fixture
-def here(project: MakeProject) -> Iterator[Project]:
+def here(project: MakeProject) -> Project:
     files = {"script.toml": SCRIPT, "agents.toml": "", "tasks/t/prompt.md": "Write hello.txt."}
-    here = project({**files, "tasks/t/rehearsal/claude-opus-5-5.toml": SUBAGENTS})
-    yield here
-    forget_snapshots(here)
+    return project({**files, "tasks/t/rehearsal/claude-opus-5-5.toml": SUBAGENTS})
 
 
 @pytest.mark.docker
