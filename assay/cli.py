@@ -151,6 +151,7 @@ def _usage(error: click.UsageError, argv: list[str]) -> str:
         # click quotes the names of options and arguments, too; a value stays in its quotes.
         text = re.sub(r"'(--?[a-z][\w-]*|[A-Z]+)'", r"\1", _one_line(error.format_message()).rstrip("."))
         text = re.sub(r"a valid integer( range)?", "a whole number", text[:1].lower() + text[1:])
+        text = re.sub(r"'([^']{60})[^']{20,}'", r"'\1…'", text)
     return _one_line(f"{path}: {text}{'' if text.endswith('?') else '.'} See {path} --help")
 
 

@@ -180,7 +180,7 @@ def test_any_file_that_cannot_be_read(project: MakeProject, name: str, text: str
         (["--agent", "nop", "--runs", "99999999999999"], "1<=x<=1000"),
         (["--agent", "nop", "--runs", "1001"], "1<=x<=1000"),
         (["--agent", "nop", "--jobs", "99999999999999999999"], "1<=x<=256"),
-        (["--agent", "script", "--command", "true", "--runs", "9" * 5001], "is not a valid integer"),
+        (["--agent", "script", "--command", "true", "--runs", "9" * 5001], f"'{'9' * 60}…' is not a whole number."),
     ],
 )
 def test_too_many(project: MakeProject, argv: list[str], words: str) -> None:
