@@ -10,6 +10,7 @@ LONGEST = (
     "tests/readme/",
     "tests/ask/test_repository.py::test_a_hundred_thousand_files",
     "tests/credentials/test_real_clis.py",
+    "tests/images/",
     "tests/agents/test_re",
     "tests/rehearsal/test_claude_cli.py",
     "tests/recover/test_random_moments.py",
@@ -21,7 +22,6 @@ LONGEST = (
     "tests/credentials/",
     "tests/ask/test_docs.py",
     "tests/ask/test_copy.py",
-    "tests/images/",
 )
 """How names of tests begin, those that take longest first; all others follow as they are collected."""
 
@@ -31,7 +31,7 @@ TOGETHER = (
     "tests/ask/test_copy.py",
     "tests/credentials/test_real_clis.py",
     "tests/fence/",
-    "tests/images/test_commands.py",
+    "tests/images/",
     "tests/rehearsal/",
 )
 """Files whose tests share what is dear to set up, or look at the same images."""

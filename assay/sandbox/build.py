@@ -28,12 +28,17 @@ BUILD_SECONDS = 3600
 QUIET_SECONDS = 900
 """Clock of one step that prints nothing."""
 
+TRIES = 3
+"""How often a build is begun again that went on from a step of another one, and that one's image was removed."""
+
 LINE = 400
 """Longer lines are kept whole and told cut."""
 
 # The builder colours what went to standard error.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _EXITED = re.compile(r"The command '.*' returned a non-zero code: (\d+)")
+# Of the classic builder (Docker 20.10); it looks a cached step up, and uses it later.
+_GONE = "unknown parent image ID"
 _NOISE = re.compile(r"--->|Removing intermediate|Step \d+/\d+ : (?!FROM|COPY|ADD|RUN)")
 
 
@@ -70,7 +75,14 @@ def build_once(
         first()
         log = cache_folder("builds") / f"{file_name}.log"
         with log.open("wb") as kept:
-            _build(engine, recipe, host or Host(None, {}), _Telling(recipe.title, kept, say, log), seconds)
+            telling = _Telling(recipe.title, kept, say, log)
+            for left in reversed(range(TRIES)):
+                try:
+                    _build(engine, recipe, host or Host(None, {}), telling, seconds)
+                    break
+                except BuildFailed as error:
+                    if not left or _GONE not in str(error):
+                        raise
         built = engine.image(tag)
         if built is None:
             raise BuildFailed(recipe.title, "the engine reported success but has no such image", log)

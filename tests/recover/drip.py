@@ -84,12 +84,12 @@ def assert_each_once(run: Path) -> None:
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers))) if numbers else True, f"{run}: {numbers}"
 
 
-def eventually(what: Callable[[], object], seconds: float = 50) -> None:
-    """Block until something holds that another process brings about; looked at every millisecond."""
+def eventually(what: Callable[[], object], seconds: float = 50, pause: float = 0.02) -> None:
+    """Block until something holds that another process brings about; looking costs processor time, so not often."""
     until = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < until, "it did not come about in time"
-        time.sleep(0.001)
+        time.sleep(pause)
 
 
 def on_engine(project: Project, **labels: str) -> list[Mapping[str, Any]]:

@@ -66,7 +66,7 @@ def has_come_to(run: Path, state: State) -> bool:
 def test_at_every_state_of_the_record(drip: MakeDrip, state: State) -> None:
     here = drip(SETTINGS)
     running = here.start(*RUN)
-    eventually(lambda: here.runs and has_come_to(here.runs[-1], state), 40)
+    eventually(lambda: here.runs and has_come_to(here.runs[-1], state), 40, pause=0.001)
     kill(running)
     assert_recovered(here)
 

@@ -93,7 +93,8 @@ def test_interrupted_at_random_moments(drip: MakeDrip) -> None:
             with contextlib.suppress(ProcessLookupError):
                 running.signal(signal.SIGINT)
         for running, _ in five:
-            assert running.finish().code in (0, 130), running.finish()
+            # Ended by it when Python itself was about to begin or to end: 130 in a shell, like the other.
+            assert running.finish().code in (0, 130, -signal.SIGINT), running.finish()
     # And one that has certainly begun, however slow the machine is.
     before = set(here.runs)
     running = here.start(*RUN)
