@@ -230,7 +230,7 @@ def leftovers(roots: Mapping[Path, str]) -> dict[str, str]:
 def forget_snapshots(project: Project) -> None:
     """Remove the images that a project's unfinished runs were kept in; the engine is asked only if there may be any."""
     records = [file.read_bytes() for file in project.root.rglob("runs/*/run.toml")]
-    if all(b'\nstate = "committed"' in record and b"\nsnapshot = " not in record for record in records):
+    if records and all(b'\nstate = "committed"' in record and b"\nsnapshot = " not in record for record in records):
         return
     import docker
 
