@@ -11,7 +11,7 @@ from assay.model.place import as_named
 from assay.model.units import show_moment
 from assay.run.chain import Total
 from assay.terminal.figures import dollars, seconds, tokens
-from assay.terminal.sanitise import cut, one_line
+from assay.terminal.sanitise import one_line, squeeze
 
 LONGEST_REASON = 160
 """Columns of a reason in a line; the record has it whole."""
@@ -62,7 +62,7 @@ def unfinished_words(run: Mapping[str, Any]) -> str:
 
 
 def _reason(text: str) -> str:
-    return cut(one_line(text), LONGEST_REASON)
+    return squeeze(one_line(text), LONGEST_REASON)
 
 
 def chain_words(total: Total) -> str:

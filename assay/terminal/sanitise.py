@@ -79,3 +79,13 @@ def _columns(char: str) -> int:
     if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def squeeze(text: str, columns: int) -> str:
+    """A sanitised line that fits, with `…` for its middle: how it ends is often what to do about it."""
+    if len(text) <= columns and width(text) <= columns:
+        return text
+    start = len(text) - columns // 2
+    while width(text[start:]) > columns // 2:
+        start += 1
+    return cut(text[:start], columns - width(text[start:])) + text[start:]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.terminal.sanitise import cut, one_line, sanitise, width
+from assay.terminal.sanitise import cut, one_line, sanitise, squeeze, width
 
 HOSTILE = st.text(
     st.one_of(
@@ -79,6 +79,20 @@ def test_a_cut_line_fits(text: str, columns: int) -> None:
     short = cut(line, columns)
     assert width(short) <= columns
     assert short == line or (not short or short.endswith("…"))
+
+
+@given(HOSTILE, st.integers(0, 20))
+def test_a_squeezed_line_fits_and_keeps_its_end(text: str, columns: int) -> None:
+    line = one_line(text)
+    short = squeeze(line, columns)
+    assert width(short) <= columns
+    assert short == line or not short or "…" in short
+
+
+def test_what_to_do_stands_at_the_end_of_a_line_and_is_kept() -> None:
+    assert squeeze("not graded: /a/long/path: gone; do this", 20) == "not grade…e; do this"
+    assert squeeze("没有文件: 做这个", 8) == "没…这个"
+    assert squeeze("short", 5) == "short"
 
 
 def test_wide_and_combining_characters_are_measured() -> None:
