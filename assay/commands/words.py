@@ -13,7 +13,7 @@ from assay.run.chain import Total
 from assay.terminal.figures import dollars, seconds, tokens
 from assay.terminal.sanitise import one_line, squeeze
 
-LONGEST_REASON = 160
+LONGEST_REASON = 240
 """Columns of a reason in a line; the record has it whole."""
 
 MARKS = {"pass": "✓", "fail": "✗", "checker-error": "!"}

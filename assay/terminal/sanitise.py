@@ -82,10 +82,10 @@ def _columns(char: str) -> int:
 
 
 def squeeze(text: str, columns: int) -> str:
-    """A sanitised line that fits, with `…` for its middle: how it ends is often what to do about it."""
+    """A sanitised line that fits, with `…` for what stands before its last third: often that is what to do about it."""
     if len(text) <= columns and width(text) <= columns:
         return text
-    start = len(text) - columns // 2
-    while width(text[start:]) > columns // 2:
+    start = len(text) - columns // 3
+    while width(text[start:]) > columns // 3:
         start += 1
     return cut(text[:start], columns - width(text[start:])) + text[start:]

@@ -90,8 +90,8 @@ def test_a_squeezed_line_fits_and_keeps_its_end(text: str, columns: int) -> None
 
 
 def test_what_to_do_stands_at_the_end_of_a_line_and_is_kept() -> None:
-    assert squeeze("not graded: /a/long/path: gone; do this", 20) == "not grade…e; do this"
-    assert squeeze("没有文件: 做这个", 8) == "没…这个"
+    assert squeeze("not graded: /a/long/path: gone; do this", 24) == "not graded: /a/… do this"
+    assert squeeze("没有文件: 做这个", 9) == "没有文…个"
     assert squeeze("short", 5) == "short"
 
 
