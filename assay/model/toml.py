@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import signal
 import tomllib
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -83,10 +85,21 @@ def validate(model: type[M], data: Mapping[str, Any], file: Path | str, prefix: 
     from pydantic import ValidationError
 
     try:
-        return model.model_validate(data)
+        with _uninterrupted():
+            return model.model_validate(data)
     except ValidationError as error:
         faults = [_fault(model, detail, file, prefix) for detail in error.errors(include_url=False)]
     raise faults[0] if len(faults) == 1 else ConfigError.several(faults)
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits for the end of it: pydantic's core takes one in the midst of a pattern for a value that is wrong."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def dotted(parts: tuple[str | int, ...], prefix: str = "") -> str:

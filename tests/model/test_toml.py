@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+from pydantic import field_validator
 
 from assay.model.errors import ConfigError
 from assay.model.project import ProjectFile
 from assay.model.registry import Registry
+from assay.model.table import Table
 from assay.model.toml import parse_toml, read_toml, validate
 
 
@@ -93,3 +97,22 @@ def test_reading_needs_only_the_standard_library() -> None:
     code = "import sys; import assay.model.toml, assay.model.units, assay.model.place; print('pydantic' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_an_interrupt_in_the_midst_of_a_check_is_an_interrupt_and_no_fault_of_the_file() -> None:
+    checked = []
+
+    class Interrupted(Table):
+        name: str
+
+        @field_validator("name")
+        @classmethod
+        def interrupt(cls, name: str) -> str:
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+            checked.append(name)
+            return name
+
+    with pytest.raises(KeyboardInterrupt):
+        validate(Interrupted, {"name": "a"}, "a.toml")
+    assert checked == ["a"], "the check came to its end first"
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
